@@ -1,4 +1,4 @@
-"""Cases in a JSON file. The options of the command fill the fields that a case leaves out."""
+"""Cases in a JSON file. The command's options fill the missing fields of a case."""
 
 from __future__ import annotations
 

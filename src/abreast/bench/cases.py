@@ -1,4 +1,4 @@
-"""`Case`: one thing to measure, as data that is checked before anything runs; and the texts of options that describe it.
+"""`Case`: one measurement as data, checked before anything runs; and the parsers of option texts that describe it.
 
 Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). No framework is loaded.
 """
@@ -107,7 +107,7 @@ class Request:
         ]
 
     def absent(self) -> list[str]:
-        """A sentence for each side that does not exist and is left out."""
+        """A sentence for each side that is left out because it does not exist."""
         if "keras" not in self.against or max(self.devices) == 1:
             return []
         without = [name for name in self.backends if name not in KERAS_HAS_A_WAY]

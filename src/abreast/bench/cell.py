@@ -149,7 +149,7 @@ def _parts(model: Any, fed: Any, warm_up: int, steps: int, step_seconds: float) 
 
 
 def _end_with_parent() -> None:
-    """Wait until stdin ends, when nobody waits for the result; then end this process and all that it started."""
+    """Wait until stdin ends, which means that no process waits for the result; then end this process and its children."""
     while os.read(0, 1):  # not `sys.stdin`, whose lock this thread would hold when Python ends
         pass
     if os.getpgid(0) == os.getpid():

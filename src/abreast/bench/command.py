@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure the missing cases, print a table, and write the report. The exit code is 1 where something failed."""
+    """Measure the missing cases, print a table, and write the report. The exit code is 1 if anything failed."""
     if not options.models and not options.cases and options.report is None:
         raise DataError("nothing to do", "name a model, as in `abreast bench mlp`, or a folder for --report")
     output = writable(options.output)

@@ -1,4 +1,4 @@
-"""The cells that the options of `abreast bench` ask for."""
+"""The cells for the options of `abreast bench`."""
 
 from __future__ import annotations
 

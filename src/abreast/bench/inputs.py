@@ -98,7 +98,7 @@ def _name(loss: Any) -> str:
 
 
 def _synthetic(task: Task, steps: int) -> Input:
-    """Arrays of whole batches where they fit into memory; else a generator of views of one buffer."""
+    """Arrays of whole batches if they fit into memory; else a generator of views of one buffer."""
     num_batches = min(steps, _ARRAY_BYTES // task.batch_bytes)
     if num_batches >= min(steps, _LEAST_STEPS):
         x, y = _noise(task, num_batches * task.batch_size)

@@ -13,7 +13,7 @@ _MOST_SECONDS = 1e15
 
 
 def wrong_with(line: Line) -> str | None:
-    """The first fault of a line, as `has no median` or `has 'fast' as its median`; None for a valid line."""
+    """The first fault of a line, such as `has no median` or `has 'fast' as its median`; None for a valid line."""
     case = line.get("case")
     if not isinstance(case, dict):
         return "has no case"
@@ -22,7 +22,7 @@ def wrong_with(line: Line) -> str | None:
 
 
 def wrong_with_prediction(line: Line) -> str | None:
-    """The first fault of a line of predictions. It needs `case.devices` and `median`; other fields are checked where present."""
+    """The first fault of a line of predictions. It needs `case.devices` and `median`; other fields are checked if present."""
     case = line.get("case")
     if not isinstance(case, dict) or not _is_count(case.get("devices")) or isinstance(case["devices"], float):
         return "needs case.devices, a whole number"
@@ -30,7 +30,7 @@ def wrong_with_prediction(line: Line) -> str | None:
 
 
 def _wrong(line: Line, fields: Checks, optional: Checks, of_case: Checks) -> str | None:
-    """The first fault among the fields, the optional fields that are not null, and the fields of the case that are there."""
+    """The first fault among the fields, the optional fields that are not null, and the present fields of the case."""
     checked = [(name, line.get(name), right) for name, right in fields.items()]
     checked += [(name, line[name], right) for name, right in optional.items() if line.get(name) is not None]
     checked += [(f"case.{name}", line["case"][name], of_case[name]) for name in of_case if name in line["case"]]

@@ -11,7 +11,7 @@ from typing import Any
 from abreast import plain_json
 from abreast.errors import DataError
 
-# For every timed process. glibc returns memory when the last block of the heap is free. That is chance, and costs 5 % of a step.
+# For every timed process. glibc returns memory when the heap's last block is free: at random, and at a cost of 5 % of a step.
 STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 
@@ -25,7 +25,7 @@ def line(
     origin: dict[str, Any],
     **notes: Any,
 ) -> dict[str, Any]:
-    """One measurement. `case` identifies it; `notes` describe how it was measured, as warm-up and steps per sample."""
+    """One measurement. `case` identifies it; `notes` describe the method, such as warm-up and steps per sample."""
     return {
         "benchmark": benchmark,
         "case": case,
@@ -39,7 +39,7 @@ def line(
 
 
 def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Add whole lines to a file, after removing half a line that a killed process left. Raises `DataError` where that fails."""
+    """Add whole lines to a file, after removing half a line of a killed process. Raises `DataError` if that fails."""
     text = "".join(json.dumps(one) + "\n" for one in lines).encode()
     try:
         with path.open("a+b") as file:
@@ -64,7 +64,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def half_line(path: Path) -> str | None:
-    """A message about a last line that `read` leaves out, after a killed process; None where all lines are whole."""
+    """A message about an incomplete last line of a killed process, which `read` leaves out; None if all lines are whole."""
     try:
         data = path.read_bytes()
     except OSError:  # `read` raises it

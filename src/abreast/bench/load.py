@@ -1,4 +1,4 @@
-"""The load of other processes: how many cores they use while a measurement runs."""
+"""The load of other processes: the number of cores that they use while a measurement runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _BUSY = (1, 2, 3, 6, 7, 8)
 
 
 class LoadOfOthers:
-    """Counts from its creation on. Processes that this one starts are its own, once they have ended."""
+    """The load since this object was made. Child processes count as this process's own load after their end."""
 
     def __init__(self) -> None:
         self._time, self._all, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
 
     def cores(self) -> float | None:
-        """The mean number of cores that other processes used, of those that this one may use; None if unknown."""
+        """The mean number of cores used by other processes, among the cores of this process; None if unknown."""
         passed, everything = time.monotonic() - self._time, _busy_seconds()
         if everything is None or self._all is None or passed <= 0:
             return None

@@ -40,7 +40,7 @@ class _Part:
 
 
 class Native:
-    """The processes of the loop. They wait for a command while another side is timed."""
+    """The processes of the loop. While another side is timed, they wait for a command."""
 
     def __init__(self, task: Task, num_devices: int, data: tuple[Any, Any], cores: Sequence[int] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="abreast-bench-")

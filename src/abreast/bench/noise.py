@@ -1,6 +1,6 @@
 """Noise: the reason why a measurement is too noisy to be compared with another one.
 
-Not here: how the load of other processes is measured (`load.py`).
+Not here: the measurement of other processes' load (`load.py`).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _efficiency(curves: list[Curve]) -> Markup:
 
 
 def _curves(comparison: Comparison, base_of: Callable[[Series], Series], per_device: bool = False) -> Iterator[Curve]:
-    """The rates of each series over the rate of a base, whose noise would be in all of them."""
+    """The rates of each series over the rate of a base. Left out if the base is noisy: its noise would be in all rates."""
     named = colours(comparison)
     for series in comparison.series:
         base = base_of(series).base

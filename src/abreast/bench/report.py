@@ -108,7 +108,7 @@ def _origin(comparison: Comparison) -> Markup:
 
 
 def _machine(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The facts of a machine in words. A fact is null where there is nothing, as GPUs."""
+    """The facts of a machine in words. A missing fact, such as GPUs, is null."""
     shown = {name: value for name, value in facts.items() if value is not None}
     return {name.removesuffix("_bytes").replace("_", " "): _fact(name, value) for name, value in shown.items()}
 
@@ -130,7 +130,7 @@ def _make(folder: Path) -> None:
 
 
 def drawing_browser() -> str:
-    """The name of a browser that can draw an SVG without a window. Raises `AbreastError` where none is installed."""
+    """The name of a browser that can draw an SVG without a window. Raises `AbreastError` if none is installed."""
     named = os.environ.get("ABREAST_BROWSER")
     found = next(filter(None, map(shutil.which, [named] if named else _BROWSERS)), None)
     if found is None:

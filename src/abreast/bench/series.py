@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points by number of devices. `side` names the way of training, as `abreast` or `keras`."""
+    """Points by number of devices. `side` names the way of training, such as `abreast` or `keras`."""
 
     side: str
     points: tuple[Point, ...]
@@ -88,12 +88,12 @@ class Comparison:
         return None if self.base_series is None else self.base_series.base
 
     def speed_up(self, point: Point) -> float | None:
-        """Throughput over that of `base`: one scale for all sides."""
+        """Throughput divided by the throughput of `base`: one scale for all sides."""
         return None if self.base is None else point.rows_per_second / self.base.rows_per_second
 
     @property
     def noisy(self) -> dict[str, str]:
-        """The measurements that are too noisy to be compared, as `keras on 2 devices`, with the reason."""
+        """The measurements that are too noisy to be compared, such as `keras on 2 devices`, with the reason."""
         return {
             f"{series.name} on {counted(point.devices, 'device')}": point.noise
             for series in self.series
@@ -103,7 +103,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """`resnet50 on jax, float32, 64 rows per device, input host`."""
+        """A title such as `resnet50 on jax, float32, 64 rows per device, input host`."""
         facts = self.facts
         rows = facts["rows_per_device"] if facts["scaling"] == "weak" else facts["rows"]
         words = f"{rows:,.10g} rows {'per device' if facts['scaling'] == 'weak' else 'in all'}"

@@ -21,7 +21,7 @@ from abreast.parallel import parallelize
 
 @dataclass(frozen=True)
 class Side:
-    """`run(dropped, steps)` returns the mean seconds of a step; `model` is None for a loop with a model of its own."""
+    """A side. `run(dropped, steps)` returns the mean seconds of a step; `model` is None for a loop with its own model."""
 
     run: Callable[[int, int], float]
     close: Callable[[], None]

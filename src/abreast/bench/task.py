@@ -16,7 +16,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Task:
-    """A model to time: how to build it, the shape of one input row, the global batch, and the number of classes.
+    """A model to time: its builder, the shape of one input row, the global batch, and the number of classes.
 
     `tokens`: the input is integers below this number, not floats. `target_shape`: the shape of one row's labels. `values`: labels
     are floats, not classes. `again`: `module:function` and the arguments that make the same task in another process.
@@ -42,7 +42,7 @@ class Task:
         return self.make()
 
     def compiled(self) -> Any:
-        """The compiled model: as its author compiled it, else with our optimizer and loss."""
+        """The compiled model: compiled by its author, or else with our optimizer and loss."""
         model = self.build()
         if not getattr(model, "compiled", False):
             model.compile(self.optimizer(), self.loss())

@@ -1,7 +1,7 @@
-"""Predict how training scales: throughput, efficiency and bottleneck on devices that are not bought yet.
+"""Predictions of how training scales: throughput, efficiency and bottleneck on devices that are not bought yet.
 
-`machine` describes hardware, `models` well-known models, `setup` a training as the user plans it, `scenario` the same as plain
-numbers. `simulate` finds the time of the exchange, `terms` all other parts of a step, `predict` puts them together. `questions`
-answers what users ask; `report` and `page` show it. `measured_machine` and `measured_steps` read the files of `abreast machine`
-and `abreast bench`. No framework is loaded. The systems of others, and how well the model predicts them: `benchmarks/`.
+`machine` describes hardware, `models` well-known models, `setup` a planned training, `scenario` the same as plain numbers.
+`simulate` finds the time of the exchange, `terms` all other parts of a step, and `predict` combines them. `questions` answers
+users' questions; `report` and `page` show the result. `measured_machine` and `measured_steps` read the files of `abreast machine`
+and `abreast bench`. No framework is loaded. Other systems, and the accuracy of the predictions for them: `benchmarks/`.
 """

@@ -14,7 +14,7 @@ from typing import Any
 class Interval:
     """Half-widths of the 80 % interval, as logarithms of measured over predicted step time.
 
-    The half-width is `floor`, plus `per_loss` times the loss of the step, plus `assumed` where facts of the machine or the model
+    The half-width is `floor`, plus `per_loss` times the loss of the step, plus `assumed` if facts of the machine or the model
     are missing. `shift_low` and `shift_high` multiply it on either side.
     """
 
@@ -27,7 +27,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Constants:
-    """Values by name. A name is `kind.which`, as `exposed.ddp`."""
+    """The constants by name. A name is `kind.which`, such as `exposed.ddp`."""
 
     values: Mapping[str, float]
     interval: Interval

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """When everything ended, when each task ended, and how long each resource was busy."""
+    """The result of a run: the end of all tasks, the end of each task, and the busy time of each resource, in seconds."""
 
     seconds: float
     ends: Sequence[float]
@@ -20,7 +20,7 @@ class Outcome:
 
 
 class Engine:
-    """Tasks are numbered as they are added; a task waits for tasks that were added before it.
+    """The engine. Tasks are numbered in the order of `add`; a task waits for tasks that were added before it.
 
     A resource serves tasks in the order in which they become ready. Tasks that become ready together are served by their numbers.
     """
@@ -33,7 +33,7 @@ class Engine:
         self._resources: dict[str, int] = {}
 
     def add(self, seconds: float, resource: str, after: Sequence[int] = ()) -> int:
-        """Add a task that uses a resource for so long, after the tasks of `after`; return its number."""
+        """Add a task that uses a resource for `seconds`, after the tasks in `after`; return its number."""
         number = len(self._seconds)
         self._seconds.append(seconds)
         self._resource.append(self._resources.setdefault(resource, len(self._resources)))

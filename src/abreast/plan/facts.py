@@ -1,4 +1,4 @@
-"""Facts about a machine in JSON, each checked as it is read. Not here: what they mean (`machine.py`, `measured_machine.py`)."""
+"""Facts about a machine in JSON, each checked as it is read. Not here: their meaning (`machine.py`, `measured_machine.py`)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class JsonFacts:
         return None if self.content.get(name) is None else self.number(name)
 
     def rate(self, name: str) -> float:
-        """Bytes per second. A rate of that name in another unit is an error."""
+        """A rate in bytes per second. Raises an error for a rate of that name in another unit."""
         begin = name.removesuffix("bytes_per_second")
         unlike = [key for key in self.content if key.startswith(begin) and key != name and "_per_second" in key]
         if unlike:

@@ -1,4 +1,4 @@
-"""The plan that the options of `abreast plan` ask for."""
+"""The plan for the options of `abreast plan`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def setup_of(options: argparse.Namespace, measured: Comparison | None = None) ->
 
 
 def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
-    """The model of the options, or one that ships; measured tensors replace its own."""
+    """The model of the options, or a model that ships with abreast; measured tensors replace its own."""
     if options.parameters is not None:
         return model_of(options.parameters, options.tensors, options.model or "the model")
     found = None
@@ -113,7 +113,7 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
 
 
 def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
-    """Raise `DataError` for numbers that do not fit, with the nearest number of devices that does."""
+    """Raise `DataError` for numbers that do not fit, with the nearest number of devices that fits."""
     per_host = setup.machine.devices_per_host
     if num_devices % num_hosts:
         near = min(per_host, max(1, round(num_devices / num_hosts))) * num_hosts

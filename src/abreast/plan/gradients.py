@@ -1,4 +1,4 @@
-"""How gradients travel: full, in half precision, or compressed; bytes on the wire and time to encode.
+"""Formats of gradients on the wire: full, in half precision, or compressed; their bytes, and the time to encode.
 
 Sizes are exact; the passes over memory that encoding takes are assumptions, stated here.
 """
@@ -27,7 +27,7 @@ class Format:
         return self.name == "top-k"
 
     def wire_bytes(self, num_values: float) -> float:
-        """Bytes on the wire for one tensor of so many values."""
+        """Bytes on the wire for one tensor of `num_values` values."""
         if self.name in ("fp16", "bf16"):
             return 2 * num_values
         if self.name == "1-bit":

@@ -1,4 +1,4 @@
-"""How certain a prediction is: the range that contains the measured value in four of five cases.
+"""The uncertainty of a prediction: the range that contains the measured value in four of five cases.
 
 The widths come from machines that the fit had not seen (`benchmarks/plan_fit.py`).
 """
@@ -20,6 +20,6 @@ def loss_of(efficiency: Number) -> Number:
 
 
 def interval(efficiency: Number, assumed: Number, widths: Interval) -> tuple[Number, Number]:
-    """The lowest and highest efficiency of the 80 % interval; `assumed` is 1 where facts were missing."""
+    """The lowest and highest efficiency of the 80 % interval; `assumed` is 1 if facts were missing."""
     half = widths.floor + widths.per_loss * loss_of(efficiency) + widths.assumed * np.asarray(assumed, float)
     return efficiency * np.exp(-half * widths.shift_low), efficiency * np.exp(half * widths.shift_high)

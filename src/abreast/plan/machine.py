@@ -43,7 +43,7 @@ class DeviceSpeed:
 
 @dataclass(frozen=True)
 class LinkSpeed:
-    """`bytes_per_second` is one way: measured for the kinds `measured` and `all-reduce`, nominal for the others."""
+    """A link. `bytes_per_second` is one way: measured for the kinds `measured` and `all-reduce`, nominal for the others."""
 
     kind: str
     bytes_per_second: float
@@ -52,7 +52,7 @@ class LinkSpeed:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hosts that are all alike. `assumed` names the facts that are guessed.
+    """A machine of equal hosts. `assumed` names the facts that are guessed.
 
     `host_copy_bytes_per_second` is the rate from a host to one of its devices. With `shares_cores`, the devices are simulated on
     one processor and may share its cores.
@@ -146,12 +146,12 @@ def find_device(name: str) -> DeviceSpeed:
 
 @cache
 def _names_by_driver() -> dict[str, str]:
-    """By the name that the driver gives a GPU, without the maker: the name under which the GPU ships."""
+    """Names of GPUs in `plan`, by the driver's name without the maker."""
     return {other: name for name, facts in _shipped()["devices"].items() for other in facts.get("driver_names", ())}
 
 
 def name_of_gpu(model: str) -> str:
-    """The name under which a GPU ships, from the name that its driver gives it; the driver's name of any other GPU."""
+    """The name of a GPU in `plan`, given the driver's name; for an unknown GPU, the driver's name itself."""
     return _names_by_driver().get(model.removeprefix("NVIDIA "), model)
 
 

@@ -1,7 +1,7 @@
 """A machine for `plan` from the measurements of `abreast machine`, in the keys that `machine.py` reads.
 
-A measured all-reduce is preferred to measured copies, and those to a data sheet. Not here: the check that the rates are possible
-(`machine.py`).
+A measured all-reduce is preferred to measured copies, and measured copies to a data sheet. Not here: the check that the rates are
+possible (`machine.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_measured(content: Any) -> bool:
 
 
 def described(content: dict[str, Any], where: str, known: Mapping[str, str]) -> dict[str, Any]:
-    """The machine as `plan` reads it. `known` maps the driver's name of a GPU to its name in `plan`.
+    """The machine in the form that `plan` reads. `known` maps the driver's name of a GPU to its name in `plan`.
 
     Facts that a user added are kept: `name`, `network`, `most_hosts`, `assumed`. Raises `DataError` for a missing fact.
     """
@@ -116,7 +116,7 @@ def _all_reduce(facts: JsonFacts) -> tuple[dict[str, Any], str, int]:
 
 
 def _alone(facts: JsonFacts, gpu: JsonFacts) -> tuple[dict[str, Any], str]:
-    """The only GPU of a host has no link to another; its link to the host stands for it."""
+    """The link to the host, for a host with a single GPU, which has no link to another GPU."""
     rate = gpu.known("pcie_bytes_per_second_each_way")
     if rate is not None:
         return _link("pcie", rate), "the GPU's driver: PCIe generation and width"
@@ -127,7 +127,7 @@ def _alone(facts: JsonFacts, gpu: JsonFacts) -> tuple[dict[str, Any], str]:
 
 
 def _nominal(facts: JsonFacts, pairs: Pairs, gpus: Sequence[JsonFacts]) -> tuple[dict[str, Any], str]:
-    """The link as the driver describes it, where nothing was measured."""
+    """The link as the driver describes it, if nothing was measured."""
     links = {pair: entry.content for pair, entry in pairs.items()}
     nvlinks = [pair for pair, link in links.items() if str(link.get("class", "")).startswith(_NVLINK_CLASS)]
     rates = [gpu.known("nvlink_bytes_per_second_each_way") for gpu in gpus]
@@ -158,7 +158,7 @@ def _pairs(facts: JsonFacts, gpus: Sequence[JsonFacts]) -> Pairs:
 
 
 def _copy_rate(entry: JsonFacts) -> float | None:
-    """The rate of the faster way between two GPUs; collectives choose it too."""
+    """The rate of the faster path between two GPUs, which collectives choose, too."""
     names = ("bytes_per_second_with_peer_access", "bytes_per_second_without_peer_access")
     return max((rate for name in names if (rate := entry.known(name)) is not None), default=None)
 

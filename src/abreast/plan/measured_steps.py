@@ -15,7 +15,7 @@ _BYTES_PER_PARAMETER = 4  # Keras keeps variables in float32 in every precision
 
 
 def measured_steps(path: str, model: str | None, rows: float | None, strong: bool) -> Comparison:
-    """The only set of measurements in the file that fits. None fits any model or rows. Raises `DataError`."""
+    """The only matching set of measurements in the file. `None` matches any model or rows. Raises `DataError`."""
     if not Path(path).is_file():
         raise DataError(f"there is no file {path} of measurements", "`abreast bench` writes one")
     found = [_of_abreast_first(each) for each in comparisons(measurements(Path(path)))]
@@ -38,7 +38,7 @@ def rows_of(comparison: Comparison) -> float:
 
 
 def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | None:
-    """The model with the measured gradient tensors; unchanged where the lines do not contain them."""
+    """The model with the measured gradient tensors; unchanged if the lines do not contain them."""
     line = main_series(comparison).points[0].line or {}
     tensors = line.get("gradient_tensor_bytes")
     if not isinstance(tensors, list) or not tensors or not all(isinstance(size, int) and size > 0 for size in tensors):
@@ -52,7 +52,7 @@ def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | 
 
 
 def main_series(comparison: Comparison) -> Series:
-    """The series of abreast, or of the first side where abreast was not measured."""
+    """The series of abreast, or of the first side if abreast was not measured."""
     return comparison.series[0]
 
 

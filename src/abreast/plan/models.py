@@ -21,7 +21,7 @@ _MOST_TENSORS = 100_000
 
 @dataclass(frozen=True)
 class Model:
-    """`tensor_sizes` are parameters per tensor in forward order, where known; `flops_per_row` is for one row, forward."""
+    """A model. `tensor_sizes`: parameters per tensor in forward order, if known. `flops_per_row`: for one row, forward."""
 
     name: str
     num_parameters: float
@@ -35,7 +35,7 @@ class Model:
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Parameters per tensor in forward order; equal sizes where they are not known."""
+        """Parameters per tensor in forward order; equal sizes if they are not known."""
         return self.tensor_sizes or (self.num_parameters / self.num_tensors,) * self.num_tensors
 
 
@@ -59,7 +59,7 @@ def same_model(first: str, second: str) -> bool:
 
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
-    """A model with only its size known."""
+    """A model of which only the size is known."""
     if not (1 <= num_parameters < 1e13 and num_parameters == int(num_parameters)):
         raise DataError(
             f"--parameters {num_parameters:g} is not allowed", "a whole number above zero and below 1e13, as 25.6e6"
@@ -71,7 +71,7 @@ def model_of(num_parameters: float, num_tensors: int | None = None, name: str = 
 
 
 def with_tensors(model: Model, num_tensors: int) -> Model:
-    """The same model, in so many tensors of one size."""
+    """The same model with `num_tensors` tensors of equal size."""
     if not 1 <= num_tensors <= min(_MOST_TENSORS, model.num_parameters):
         most = f"{min(_MOST_TENSORS, int(model.num_parameters)):,}"
         raise DataError(

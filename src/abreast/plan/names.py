@@ -10,7 +10,7 @@ from abreast.units import count
 
 
 def names_as_data() -> dict[str, dict[str, str]]:
-    """By option, each name with a few words about it."""
+    """The names by option, each with a short description."""
     return {
         "model": {name: f"{count(round(model.num_parameters))} parameters" for name, model in models().items()},
         "machine": {name: _machine(machine) for name, machine in machines().items()},

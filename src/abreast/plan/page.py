@@ -28,7 +28,7 @@ from abreast.plan.report import (
 )
 from abreast.units import UNKNOWN, count, counted, duration, duration_range, long_duration, share, times
 
-_LEAST_SHARE = 0.01  # of a step, for the second longest part
+_LEAST_SHARE = 0.01  # smallest share of a step at which the second longest part is named
 
 _MEANINGS = (
     "All-reduce: the part that computing does not hide. Stragglers: the time that the other replicas wait for the slowest. "
@@ -37,7 +37,7 @@ _MEANINGS = (
 
 
 def write_page(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write the whole page or nothing; raises `AbreastError` where that fails."""
+    """Write the whole page or nothing. Raises `AbreastError` if it cannot be written."""
     whole_file.write("the page", page(plan), path)
 
 

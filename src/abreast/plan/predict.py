@@ -26,14 +26,14 @@ from abreast.plan.terms import (
     terms,
 )
 
-_DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
+_DISPATCH_SECONDS = 1e-3  # per device, if one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it retransmits
-_WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
+_WIDEST = 6.0  # highest over lowest; a prediction with a wider range is useless
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`.
+    """A prediction. Rates are rows per second of all devices; `parts` are seconds that add up to `step_seconds`.
 
     `bottleneck` is the longest part. `efficiency` is the rate over the rate of as many devices that each train alone
     with the same settings. `busy` has the seconds of each simulated resource.
@@ -53,7 +53,7 @@ class Prediction:
 
 
 def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Constants | None = None) -> Prediction:
-    """The prediction for one number of devices. `abstains` gives the reason where the interval is too wide to be useful."""
+    """The prediction for one number of devices. `abstains` has the reason if the interval is too wide to be useful."""
     setup.check_devices(num_devices, num_hosts)
     known = constants or shipped()
     scenario = scenario_of(setup, num_devices, num_hosts)
@@ -81,7 +81,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    # Devices that train alone accumulate too: saved updates are no efficiency.
+    # Devices that train alone accumulate, too, so saved updates do not count as efficiency.
     linear = rows_of_step / float(alone.alone[0])
     efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
@@ -201,9 +201,9 @@ def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constan
 
 
 def _slowdown(setup: Setup, num_devices: int) -> float:
-    """How much slower the slowest replica's step is, drawn with a fixed seed so that a plan can be repeated.
+    """The factor by which the slowest replica's step is longer, drawn with a fixed seed so that a plan is repeatable.
 
-    Each bucket waits for all replicas, so the slowest one alone decides.
+    Each bucket waits for all replicas, so only the slowest one matters.
     """
     if setup.straggler_spread == 0 or num_devices == 1:  # the step time of one device is known
         return 1.0
@@ -211,7 +211,7 @@ def _slowdown(setup: Setup, num_devices: int) -> float:
 
 
 def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
-    """Seconds that copies, the start of the devices, and the input pipeline add; staged copies are hidden by computing."""
+    """Seconds that copies, the start of the devices, and the input pipeline add; computing hides staged copies."""
     copy = host_rows / devices_per_host * setup.row_bytes / setup.machine.host_copy_bytes_per_second
     copies = max(0.0, copy - busy) if setup.staged else copy
     dispatch = _DISPATCH_SECONDS * devices_per_host if setup.one_process else 0.0

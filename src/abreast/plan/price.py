@@ -16,14 +16,14 @@ _HINT = 'give zero or more, with its currency if you like, as 2.50, "2.50 EUR" o
 
 @dataclass(frozen=True)
 class Price:
-    """An amount; `before` or `after` it stands the currency, with a space where the user wrote one."""
+    """An amount, with the currency in `before` or `after`, including the user's space."""
 
     amount: float
     before: str = ""
     after: str = ""
 
     def words(self, amount: float) -> str:
-        """Another amount, in this currency."""
+        """The text of another amount in this currency."""
         if not math.isfinite(amount):
             return "unknown"
         number = f"{amount:.2g}" if 0 < amount < _LEAST_CENTS else f"{amount:,.2f}"

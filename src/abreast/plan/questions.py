@@ -1,4 +1,4 @@
-"""Answers from predictions: how many devices are worth it, which change helps most, what an epoch costs."""
+"""Answers from predictions: the number of devices that is worth it, the most useful change, and the cost of an epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abreast.plan.predict import Prediction, predict
 from abreast.plan.price import Price
 from abreast.plan.setup import Setup
 
-_WORTH = 0.5  # the share of its own throughput that an added device has to bring
+_WORTH = 0.5  # the share of its own throughput that an added device must contribute
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cost:
 
 
 def worth(found: Sequence[Prediction]) -> Prediction:
-    """The most devices for which each added group brings at least half of the throughput that it has alone."""
+    """The prediction for the most devices at which each added group contributes at least half of its own throughput."""
     best = found[0]
     for before, after in pairwise(found):
         gained = after.rows_per_second - before.rows_per_second
@@ -52,7 +52,7 @@ def worth(found: Sequence[Prediction]) -> Prediction:
 
 
 def helps(setup: Setup, point: Prediction) -> list[Help]:
-    """Changes in the order of their gain; those below 1 % are left out."""
+    """Changes in the order of their gain, without gains below 1 %."""
     tried = []
     for change, other in _changes(setup):
         try:

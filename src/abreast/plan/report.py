@@ -16,7 +16,7 @@ from abreast.text_table import text_table
 from abreast.timeline.step_parts import LABELS
 from abreast.units import count, counted, long_duration, share, times
 
-# The parts of a predicted step that a measured step has under another name.
+# Parts of a predicted step that have another name in a measured step.
 MEASURED_NAMES = {"compute": "compute", "exchange": "all_reduce", "copies": "copy", "input": "wait"}
 
 
@@ -126,12 +126,12 @@ def bottleneck_words(point: Prediction) -> str:
 
 
 def part_name(part: str) -> str:
-    """The name of a part of a predicted step, as in a timeline where that has such a part."""
+    """The name of a part of a predicted step; the same as in a timeline, if that has the part."""
     return LABELS.get(MEASURED_NAMES.get(part, part), part)
 
 
 def worth_words(plan: Plan) -> str:
-    """How many devices are worth it, in words."""
+    """The number of devices that is worth it, in words."""
     most, points = plan.worth.num_devices, list(plan.points)
     if len(points) == 1:
         return "worth it: only one device was planned; --devices plans for more"

@@ -9,7 +9,7 @@ Pair = tuple[int, int]
 
 
 def slowest_of_fastest_ring(rates: Mapping[Pair, float], num_devices: int) -> float | None:
-    """The rate of the slowest link of the best ring; None where no ring leads through all devices.
+    """The rate of the slowest link of the best ring; None if no ring leads through all devices.
 
     `rates` has each pair in both orders. A ring does not need every link.
     """

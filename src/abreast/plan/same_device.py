@@ -1,4 +1,4 @@
-"""A measured step belongs to the device that is planned for: another processor is refused, another GPU is announced."""
+"""The check that a step was measured on the planned device: another processor is refused, another GPU is announced."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from abreast.stderr import tell
 
 
 def check_same_device(path: str, case: Mapping[str, Any], measured_on: Mapping[str, Any], machine: Machine) -> None:
-    """Raise `DataError` for a step of simulated devices or of a CPU in a plan for GPUs, and the other way round.
+    """Raise `DataError` for a step of simulated devices or of a CPU in a plan for GPUs, and vice versa.
 
-    `case` and `measured_on` are those of a line of `abreast bench`.
+    `case` and `measured_on` come from a line of `abreast bench`.
     """
     simulated, gpus = bool(case.get("simulated")), measured_on.get("gpus") or []
     if simulated and not machine.shares_cores:

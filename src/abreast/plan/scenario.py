@@ -17,7 +17,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scenario:
-    """`step_seconds` is the step of one device with its own batch; the other fields describe the training on several."""
+    """A scenario. `step_seconds`: the step of one device with its own batch. Other fields: the training on several devices."""
 
     step_seconds: float
     num_devices: int
@@ -90,11 +90,11 @@ class Scenarios:
         return found
 
     def look_up(self, name: str, value: Callable[[str], float]) -> Numbers:
-        """For each scenario, the number of the word in its column."""
+        """The number of the word in a column, for each scenario."""
         words, places = self._words[name]
         column: Numbers = np.array([value(word) for word in words], float)[places]
         return column
 
     def of_software(self, value: Callable[[Software], float]) -> Numbers:
-        """For each scenario, a number of its software."""
+        """A number of the software, for each scenario."""
         return self.look_up("software", lambda name: value(self._softwares[name]))

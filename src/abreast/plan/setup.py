@@ -1,6 +1,6 @@
-"""The training that a user plans: a model with its step time, a machine, and the settings. Its values are checked.
+"""The training that a user plans: a model with its step time, a machine, and the settings. All values are checked.
 
-Errors name the options of `abreast plan`, since users give these numbers there.
+Errors name the options of `abreast plan`, because users give the numbers there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLOWEST = 1e6  # times as slow
 
 @dataclass(frozen=True)
 class Setup:
-    """`rows` is the batch of one device, and `step` its time; with `strong`, all devices share these rows."""
+    """A planned training. `rows`: the batch of one device, with the time `step`; with `strong`, all devices share these rows."""
 
     model: Model
     machine: Machine

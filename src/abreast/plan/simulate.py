@@ -1,6 +1,6 @@
 """One training step, event by event: forward, backward bucket by bucket, and the exchange of each bucket over its links.
 
-One device is simulated, the slowest: every bucket waits for it. Rates are usable rates, which `predict` takes from the constants.
+Only the slowest device is simulated: every bucket waits for it. Rates are usable rates, which `predict` takes from the constants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Work:
     """The work of one device in a step. Buckets are in the order of the backward pass."""
 
     forward_seconds: float
-    backward_seconds: Sequence[float]  # from the bucket before it until this one is ready
+    backward_seconds: Sequence[float]  # from the previous bucket until this one is ready
     bucket_bytes: Sequence[float]  # on the wire
     accumulation: int = 1
     overlap: bool = True
@@ -48,11 +48,11 @@ class Wires:
     device_latency_seconds: float = 0.0
     network_bytes_per_second: float = math.inf
     network_latency_seconds: float = 0.0
-    slow_device_link: float = 1.0  # how many times as slow as the others the slowest link is
+    slow_device_link: float = 1.0  # factor by which the slowest link is slower than the others
     slow_network_link: float = 1.0
     lost_share: float = 0.0  # the share of transfers that fail
-    retry_seconds: float = 0.0  # until a failed transfer is tried again
-    unanswered_bytes: float = math.inf  # between hosts, until the sender waits for an answer
+    retry_seconds: float = 0.0  # time until a failed transfer is tried again
+    unanswered_bytes: float = math.inf  # bytes between hosts until the sender waits for an answer
     sparse: bool = False  # all-gather of the values that each device chose (top-k)
 
     @property
@@ -78,7 +78,7 @@ class Simulated:
 
 
 def simulate(work: Work, wires: Wires, slowdown: float = 1.0) -> Simulated:
-    """One step of the slowest device, for which every bucket waits; it computes `slowdown` times as long as usual."""
+    """One step of the slowest device, which computes `slowdown` times as long as usual; every bucket waits for it."""
     engine = Engine()
     before = work.compute_seconds - sum(work.backward_seconds)
     computed = engine.add(before * slowdown, _DEVICE)
@@ -94,7 +94,7 @@ def simulate(work: Work, wires: Wires, slowdown: float = 1.0) -> Simulated:
 
 
 def exchange_seconds(work: Work, wires: Wires) -> float:
-    """Time of all stages of all buckets, one after the other: nothing is hidden, nothing runs at once."""
+    """Time of all stages of all buckets in sequence, without overlap."""
     if not wires.used:
         return 0.0
     return sum(stage.seconds for size in work.bucket_bytes for stage in _stages(size, wires))
@@ -145,7 +145,7 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
 def _latency(wires: Wires) -> float:
     """Latency of a ring's turns or a tree's levels: some cross hosts and wait for the network, the others stay in a host.
 
-    NCCL counts them so (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
+    NCCL uses the same count (src/graph/tuning.cc): `2 m` of `2 (n - 1)` turns cross hosts.
     """
     near, far, hosts = wires.device_latency_seconds, wires.network_latency_seconds, wires.num_hosts
     if wires.exchange == "tree":

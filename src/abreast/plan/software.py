@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-# Links between the devices of a host. For each kind, a constant is the share of its rate that an all-reduce reaches: of the
-# nominal rate, of the rate of `measured` copies, and the full rate of a measured `all-reduce`.
+# Links between the devices of a host. For each kind, a constant is the share of its rate that an all-reduce reaches: a share of
+# the nominal rate, or of the rate of `measured` copies, or the full rate of a measured `all-reduce`.
 LINKS = (
     "nvlink",
     "nvlink-assumed",
@@ -31,13 +31,13 @@ EXCHANGES = {
 
 @dataclass(frozen=True)
 class Software:
-    """How a kind of software exchanges gradients; the words name its constants."""
+    """A kind of software by its exchange of gradients; the words name its constants."""
 
     about: str
     exposed: str  # the share of a hidden exchange that still costs time
     launch: str  # time per tensor
-    straggle: str  # how much a step lengthens per doubling of the devices
-    first_bucket_bytes: float = math.inf  # where it is smaller than the others
+    straggle: str  # growth of a step per doubling of the devices
+    first_bucket_bytes: float = math.inf  # if it is smaller than the others
     unanswered_bytes: float = math.inf  # bytes that a host sends before it waits for an answer, one round trip
     by_processor: bool = False  # the cores that compute also send, receive and add up the gradients
 

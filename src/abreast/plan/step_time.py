@@ -21,7 +21,7 @@ from abreast.units import duration
 _UNITS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0}
 _LONGEST_SECONDS = 3600
 # A number without a unit is in seconds. Above ten, the user more likely means milliseconds. Above one, the roofline decides: it
-# tells the two apart even if it is wrong by a factor of ten.
+# distinguishes the two even if it is wrong by a factor of ten.
 _LONGEST_BARE_SECONDS = 10.0
 _MOST_ROOFLINES = 100.0
 _EXAMPLE = "as 125ms or 0.125s"

@@ -27,7 +27,7 @@ class Terms:
 
     micro_step: Numbers  # one micro-step of one device, without the update
     compute: Numbers  # all micro-steps of one device, without the update
-    straggling: Numbers  # how much longer the slowest replica computes
+    straggling: Numbers  # additional time of the slowest replica
     launches: Numbers
     update: Numbers
     alone: Numbers  # the whole step of one device that trains alone; the efficiency compares with it
@@ -94,7 +94,7 @@ def exposed_share(many: Scenarios, constants: Constants, exchange: Numbers) -> N
 
 
 def straggling_share(many: Scenarios, constants: Constants) -> Numbers:
-    """How much longer the slowest replica computes than one device alone, as a share."""
+    """The additional computing time of the slowest replica, as a share of one device's time alone."""
     doublings = np.log2(many.number("num_devices"))
     share = many.of_software(lambda software: constants[f"straggle.{software.straggle}"]) * doublings
     share = share + np.where(many.says("ragged"), constants["straggle.ragged"], 0.0) * doublings
@@ -121,7 +121,7 @@ def _update_seconds(many: Scenarios, constants: Constants) -> Numbers:
 
 
 def _accumulation_seconds(many: Scenarios) -> Numbers:
-    """Time to add up the gradients of several micro-steps; zero where the known step already contains it."""
+    """Time to add up the gradients of several micro-steps; zero if the known step already contains it."""
     adds = (many.number("accumulation") > 1) & (many.number("step_accumulation") == 1)
     passed = _BYTES_PER_ACCUMULATION * many.number("num_parameters") * many.number("accumulation")
     seconds: Numbers = np.where(adds, passed / many.number("memory_bytes_per_second"), 0.0)
