@@ -1,6 +1,6 @@
-"""Fingerprints of the batches of Keras's data adapters, on both sides, to find out whether the data differ.
+"""Fingerprints of the batches of Keras's data adapters, on both sides, which show whether the data differ.
 
-Both sides read through the adapter that Keras chose, so the same wrapper serves both. A pass is one iterator over a source.
+Both sides read through the adapter that Keras chose, so the same wrapper works for both. A pass is one iterator over a source.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fingerprint:
 class SourceFingerprints:
     """The fingerprints of one source's batches, pass by pass, and how many of them steps have used.
 
-    `taken` are the batches that our feed handed to steps. They have precedence, since a faulty feed could lose or double a
+    `taken` are the batches that our feed passed to steps. They have precedence, because a faulty feed could lose or double a
     batch. `draws`: true if the source draws from NumPy's global generator.
     """
 
@@ -93,7 +93,7 @@ def _numbers(leaf: Any) -> Any:
 
 
 def watch(adapter: Any, seen: SourceFingerprints) -> None:
-    """Add the fingerprint of every batch that an adapter gives from now on to `seen`."""
+    """From now on, add the fingerprint of every batch of an adapter to `seen`."""
     for name in ITERATORS:
         if (plain := getattr(adapter, name, None)) is not None:
             setattr(adapter, name, _watched(plain, seen))
@@ -103,7 +103,7 @@ def watch(adapter: Any, seen: SourceFingerprints) -> None:
 
 @contextmanager
 def watched_feeds(seen_of: Callable[[Any], SourceFingerprints | None]) -> Iterator[None]:
-    """Fingerprint the batches that steps take from our feeds, for every source for which `seen_of` returns a record."""
+    """Inside, fingerprint the batches that steps take from our feeds, if `seen_of` returns a record for the source."""
     plain = FeedIterator.take
 
     def take(self: FeedIterator) -> Any:
@@ -146,7 +146,7 @@ class _WatchedLoader:
 
 
 def _iterate(batches: Iterator[Any], seen: SourceFingerprints) -> Iterator[Any]:
-    """The batches, each recorded once, even where one adapter method calls another."""
+    """The batches, each recorded once, even if one adapter method calls another."""
     show = seen.begin() if not getattr(_depth, "inside", False) else None
     return _showing(batches, seen, show)
 

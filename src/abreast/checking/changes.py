@@ -15,7 +15,7 @@ from abreast.stderr import tell
 
 
 def compute_in_float64() -> None:
-    """Make float64 Keras's type, whatever policy the script asks for."""
+    """Make float64 Keras's type, regardless of the script's policy."""
     keep_float64()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")

@@ -1,4 +1,4 @@
-"""Finds the first event in which two sides differ, and by how much.
+"""Finds the first event in which two sides differ, and the size of the difference.
 
 A difference is allowed if rounding explains it: the contract's 1e-5 in float32 and, for weights, a share of the distance
 that they have moved. `Ruler` measures how far one rounding of the weights moves each array in this very script.
@@ -31,7 +31,7 @@ PRECISIONS = {
     "float16": Precision(5e-3, 5e-2, 2.0**-10),
     "bfloat16": Precision(5e-2, 3e-1, 2.0**-7),
 }
-# As in the contract's tests: where larger numbers cancel, a small result is mostly rounding.
+# As in the contract's tests: if larger numbers cancel, a small result is mostly rounding.
 SMALLEST_SCALE = 0.1
 # Roundings that may add up in one number; the share of the largest change in a group of variables that is allowed to each;
 # and the factor on a ruler's random moves, which may be smaller than the worst case.
@@ -202,7 +202,7 @@ class _Scales:
 
 
 def _kind(entry: Entry) -> str:
-    """The group that an array's changes are judged in: all weights, or an optimizer's variables of one kind, as momentum."""
+    """The group in which an array's changes are judged: all weights, or an optimizer's variables of one kind (momentum)."""
     return entry.group if entry.group == "weight" else f"{entry.group} {entry.name.rpartition('_')[2]}"
 
 
@@ -286,11 +286,11 @@ def _largest(values: Any) -> float:
 
 
 def name_of(precision: Precision) -> str:
-    """The type whose rounding is allowed, as `float32`."""
+    """The type whose rounding is allowed, such as `float32`."""
     return next(name for name, each in PRECISIONS.items() if each == precision)
 
 
 def coarsest(dtypes: Iterable[str]) -> Precision:
-    """The precision of the coarsest of the types that layers compute in."""
+    """The precision of the coarsest type in which layers compute."""
     known = [PRECISIONS[name] for name in dtypes if name in PRECISIONS]
     return max(known, key=lambda precision: precision.result, default=PRECISIONS["float32"])

@@ -59,7 +59,7 @@ def _owner(model: Any, method: str) -> type:
 
 
 def _owners(layers: list[Any]) -> dict[str, list[Any]]:
-    """For each variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
+    """Facts by variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
     found = {}
     for layer in layers:
         for variable in [*layer._trainable_variables, *layer._non_trainable_variables]:
@@ -68,7 +68,7 @@ def _owners(layers: list[Any]) -> dict[str, list[Any]]:
 
 
 def call_facts(callbacks: Any, source: Any) -> dict[str, Any]:
-    """The user's callbacks that act on batches, and whether the source is other than arrays."""
+    """The user's callbacks that act on batches, and whether the source is not arrays."""
     return {
         "callbacks": sorted({type(each).__name__ for each in acting_on_batches(callbacks)}),
         "own_source": not (hasattr(source, "shape") or isinstance(source, dict | list | tuple)),

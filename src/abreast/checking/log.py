@@ -15,7 +15,7 @@ import numpy as np
 
 EVENT_BYTES = 16 << 20
 LOG_BYTES = 1 << 30
-_LATE_EVENT_BYTES = 256 << 10  # once a log is full
+_LATE_EVENT_BYTES = 256 << 10  # limit for an event after a log is full
 _LEAST_VALUES = 16
 
 
@@ -52,7 +52,7 @@ class Event:
 
 
 class LogWriter:
-    """Adds events to a log. Arrays are sampled where an event is too large, and more coarsely once the log is full."""
+    """Adds events to a log. Arrays are sampled if an event is too large, and more coarsely after the log is full."""
 
     def __init__(self, folder: Path) -> None:
         self._lines = (folder / "events.jsonl").open("w")

@@ -49,7 +49,7 @@ def check(
 
     Args:
         model: a compiled Keras model, placed by abreast or not.
-        x: the data of `fit`. Of a generator, `steps` batches are read, and both sides get these.
+        x: the data of `fit`. From a generator, `steps` batches are read, and both sides get these.
         y: the targets of `fit`, if `x` does not contain them.
         devices: `"auto"`, a number, indices or names, as in `DataParallel`.
         steps: number of steps to compare.

@@ -38,7 +38,7 @@ _NO_ROUNDING = (
 
 
 def check_script(side: SideSpec, tell: Callable[[str], None], *, shown: bool = True) -> Verdict:
-    """Run the script of `side` on both sides, and compare. `shown`: the first two runs print what they print.
+    """Run the script of `side` on both sides, and compare. `shown`: the output of the first two runs is shown.
 
     Raises `LaunchError` if there is nothing to compare.
     """
@@ -66,7 +66,7 @@ class _Check:
         return self._in_float64(verdict, plain, placed, text) if text else verdict
 
     def _in_float64(self, verdict: Verdict, plain: SideRun, placed: SideRun, text: str) -> Verdict:
-        """The verdict on both sides in float64; the verdict as it is if the script cannot compute in float64."""
+        """The verdict on both sides in float64; the given verdict if the script cannot compute in float64."""
         precision = _precision(plain)
         plain64 = self._run("plain64", text, placed=False, float64=True, shown=False)
         text = f"running it in float64 on {self._where()}"
@@ -76,7 +76,7 @@ class _Check:
         if not is_whole or finer.result >= precision.result:
             return verdict
         difference, largest64 = _first(plain64, placed64, finer)
-        if difference is None:  # the difference was rounding, which a branch had made larger
+        if difference is None:  # the difference was rounding that a branch amplified
             return replace(
                 verdict,
                 outcome="equal",
@@ -152,7 +152,7 @@ def _precision(plain: SideRun) -> Precision:
 def _first(
     plain: SideRun, placed: SideRun, precision: Precision, ruler: Ruler | None = None
 ) -> tuple[Difference | None, Largest]:
-    """The first difference. A failure of one side, or further events of one side, count after all events of both sides.
+    """The first difference. A failure or additional events of one side count after all events of both sides.
 
     A side that fails has not reached the end of the script, so the final state of its models is not compared.
     """
@@ -177,13 +177,13 @@ def _kind(run: SideRun) -> str | None:
 
 
 def _is_unexplained(verdict: Verdict) -> bool:
-    """True if no reason is known, or none except a `train_step` of the script's own in which abreast noticed nothing wrong."""
+    """True if no reason is known, or only the script's own `train_step`, in which abreast found no fault."""
     guesses = [reason.name for reason in verdict.reasons if not reason.announced]
     return guesses in (["unknown"], ["own step"])
 
 
 def _may_be_rounding(difference: Difference) -> bool:
-    """True if rounding may explain the difference. A large difference at a first step is no rounding that has grown."""
+    """True if rounding may explain the difference. A large difference at a first step cannot be rounding that has grown."""
     if difference.kind != "values" or difference.same_batch is False:
         return False
     first = difference.event == "step" and difference.step == 1

@@ -42,7 +42,7 @@ sys.exit(code)
 class SideRun:
     """The record of a side, and the lines of abreast in its output.
 
-    `error` describes what its script raised: `kind`, `message`, and `refused` (by abreast).
+    `error` describes the script's exception: `kind`, `message`, and `refused` (by abreast).
     """
 
     code: int
@@ -54,7 +54,7 @@ class SideRun:
 
 @dataclass
 class Stdin:
-    """The caller's stdin, replayed to each side from its beginning. If it is a terminal, the sides read it themselves."""
+    """The caller's stdin, repeated for each side from its beginning. If it is a terminal, the sides read it themselves."""
 
     _read: bytearray = field(default_factory=bytearray)
     _ended: bool = False

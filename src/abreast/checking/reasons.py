@@ -18,9 +18,9 @@ CONTRACT = "docs/concepts/contract.md"
 
 @dataclass(frozen=True)
 class Reason:
-    """A likely reason: `name` for programs, `what` for people, and `hint`, which says what to do.
+    """A likely reason: `name` for programs, `what` for people, and `hint` with a remedy.
 
-    `announced`: the contract says that this cannot be equal.
+    `announced`: the contract states that these results cannot be equal.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Evidence:
         return self.placed.facts.get("backend") in SEE_ALL_ROWS
 
     def owner(self, name: str) -> list[Any] | None:
-        """For a variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
+        """Facts of a variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
         models = self.placed.facts.get("models", {}).values()
         return next((facts["variables"][name] for facts in models if name in facts["variables"]), None)
 
@@ -62,7 +62,7 @@ Rule = Callable[[Evidence], Reason | None]
 
 
 def reasons(evidence: Evidence) -> list[Reason]:
-    """The reasons that apply, likeliest first; if none does, one that says so. A refusal is the only reason."""
+    """The reasons that apply, likeliest first; without any, one that states this. A refusal is always the only reason."""
     if not evidence.repeats:
         return [_DOES_NOT_REPEAT]
     if (refusal := _refusal(evidence)) is not None:

@@ -1,7 +1,7 @@
-"""Replaces Keras's public methods by ones that log their results, and ends each `fit` after a given number of steps.
+"""Replaces Keras's public methods by methods that log their results, and ends each `fit` after a given number of steps.
 
-This is the same on both sides. A `fit` ends as if its data had ended: validation, callbacks and later code run as usual, and
-its `History` repeats the last epoch for the epochs that were cut.
+Both sides do the same. A `fit` ends as if its data had ended: validation, callbacks and later code run as usual, and its
+`History` repeats the last epoch for the missing epochs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class EventRecorder:
             yield
 
     def end(self) -> None:
-        """Record the final state of all models of the process, except those that a call has left by an exception.
+        """Record the final state of all models of the process, except models whose last call raised an exception.
 
         In the middle of a step, JAX's variables have no values.
         """
@@ -101,7 +101,7 @@ class EventRecorder:
         given = bound.arguments
         call = self._begin(model, "fit")
         self.facts["calls"][call] = call_facts(given["callbacks"], given["x"])
-        cut_validation(given)  # now, so that the training's source is one object that can be recognized
+        cut_validation(given)  # done now, so that the training's source is one recognizable object
         seen = SourceFingerprints()
         if isinstance(given["x"], types.GeneratorType):
             asked = (given["steps_per_epoch"] or self.steps) * (given["epochs"] - given["initial_epoch"])
@@ -283,14 +283,14 @@ def _with(callbacks: Any, last: Any) -> Any:
 
 
 def _repeat_last_epoch(history: Any, epochs: int) -> None:
-    """Extend a `History` to as many epochs as the script asked for, for scripts that read all of them."""
+    """Extend a `History` to the requested number of epochs, for scripts that read all of them."""
     for values in history.history.values():
         if len(values) == len(history.epoch):
             values.extend(values[-1:] * (epochs - len(values)))
 
 
 def _named(model: Any, result: Any) -> Any:
-    """The result of `evaluate` as a dictionary by metric, where it is a list; other results unchanged."""
+    """The result of `evaluate` as a dictionary by metric, if it is a list; other results unchanged."""
     names = list(model.get_metrics_result()) if isinstance(result, list) and model.compiled else []
     return dict(zip(names, result, strict=True)) if names and len(names) == len(result) else result
 

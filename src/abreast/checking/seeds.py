@@ -1,4 +1,4 @@
-"""Seeds the random generators of a script that is run several times: one that sets no seeds computes the same each time."""
+"""Seeds the random generators of a script that runs several times: even without its own seeds, it computes the same each time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seed_before_keras() -> None:
 def seed_keras(*, with_tensorflow: bool = True) -> None:
     """Seed Keras and its framework, and leave Python's and NumPy's generators as they are.
 
-    `with_tensorflow`: for the data sets of a script, also load TensorFlow where it is only installed.
+    `with_tensorflow`: for the data sets of a script, also load TensorFlow if it is only installed.
     """
     import keras
     import numpy as np

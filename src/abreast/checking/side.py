@@ -29,9 +29,9 @@ _ORPHANED = 1
 
 @dataclass(frozen=True)
 class SideSpec:
-    """The script to run, how to run it, and the folder for its log.
+    """The script, the options to run it, and the folder for its log.
 
-    `moves`: move the weights by a rounding before each step. `told`: lines of abreast that an earlier side has printed.
+    `moves`: move the weights by a rounding before each step. `told`: lines of abreast that an earlier side printed.
     """
 
     script: str
@@ -153,7 +153,7 @@ class _Recording:
 
 
 def _end_with_parent(lifeline: int) -> None:
-    """End this process when its parent has ended, since then nobody reads the log."""
+    """End this process after its parent's end, because no process reads the log then."""
     os.read(lifeline, 1)
     os._exit(_ORPHANED)
 

@@ -17,7 +17,7 @@ def main() -> None:
     weights = random.uniform(0.5, 2.0, size=70).astype("float32")
     layers = keras.layers
     model = keras.Sequential(
-        [  # also where Keras's configuration has the channels first
+        [  # also if Keras's configuration has the channels first
             keras.Input((8, 8, 1)),
             layers.Conv2D(4, 3, use_bias=False, data_format="channels_last"),
             layers.BatchNormalization(),

@@ -1,4 +1,4 @@
-"""What is compared, as arrays by group and name: a model's weights, the variables of its optimizers, and the numbers of logs."""
+"""The compared arrays, by group and name: a model's weights, the variables of its optimizers, and the numbers of logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Arrays = dict[tuple[str, str], Any]
 
 
 def state_of(model: Any) -> Arrays:
-    """Copies of a model's variables, group "weight", and those of its optimizers, group "optimizer"."""
+    """Copies of a model's variables (group "weight") and of its optimizers' variables (group "optimizer")."""
     found: Arrays = {}
     for variable in _variables(model):
         _add(found, "weight", variable)
@@ -25,7 +25,7 @@ def state_of(model: Any) -> Arrays:
 
 
 def numbers_of(logs: Mapping[str, Any]) -> Arrays:
-    """The numbers of logs, or the lists of a `History`, group "log". Anything else in them is left out."""
+    """The numbers of logs, or the lists of a `History` (group "log"). Other content is left out."""
     arrays = {name: np.asarray(value) for name, value in logs.items()}
     return {("log", name): array.astype("float64") for name, array in arrays.items() if array.dtype.kind in "fiub"}
 

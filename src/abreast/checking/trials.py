@@ -80,7 +80,7 @@ def options_of(
 
 
 def report(trials: Sequence[Trial]) -> str:
-    """A table with a row per framework; below it, what is wrong with those that are not equal."""
+    """A table with a row per framework, and below it the problems of frameworks that are not equal."""
     heads = ("FRAMEWORK", "VERSION", "DEVICES", "STEPS", "VERDICT", "LARGEST DIFFERENCE", "TIME")
     lines = [text_table([heads, *map(_row, trials)])]
     lines += [f"\n{title(trial.framework)}: {trial.verdict or trial.error}" for trial in trials if not trial.exact]
@@ -108,7 +108,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 
 def trials_as_data(trials: Iterable[Trial]) -> dict[str, Any]:
-    """The trials as data for JSON: by framework, the verdict as of a script, or `error`, and the seconds."""
+    """The trials as data for JSON: by framework, the verdict as for a script, or `error`, and the seconds."""
     return {
         trial.framework: (
             {"outcome": "failed", "error": str(trial.error)} if trial.verdict is None else as_data(trial.verdict)

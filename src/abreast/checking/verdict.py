@@ -21,7 +21,7 @@ class Verdict:
 
     Attributes:
         outcome: `"equal"`, `"differs"`, or `"refused"` if abreast refused to train.
-        backend: the framework, as `"jax"`.
+        backend: the framework, such as `"jax"`.
         devices: the names of the devices.
         num_steps: number of steps that were compared.
         num_events: number of moments at which arrays were compared.
@@ -33,7 +33,7 @@ class Verdict:
         doubt: the first relative difference above 1e-5, if it was shown to be rounding.
         in_float64: True if the verdict and `largest` come from runs in float64.
         largest_as_written: then, the largest relative difference in the script's own precision; else None.
-        precision: then, that precision, as `"float32"`.
+        precision: then, that precision, such as `"float32"`.
         announced: warnings of abreast during the fit.
         taken_over: strategies of the script that both sides take over.
 
@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def devices_text(self) -> str:
-        """The number and kind of the devices, as `2 simulated devices`."""
+        """The number and kind of the devices, such as `2 simulated devices`."""
         count = len(self.devices)
         kind = "simulated " if count > 1 and all(name.startswith("cpu") for name in self.devices) else ""
         return f"{count} {kind}device{'' if count == 1 else 's'}"

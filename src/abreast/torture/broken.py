@@ -1,4 +1,4 @@
-"""Durability switched off, in one way at a time: with any of these, `abreast torture` must find something wrong.
+"""Durability switched off, in one way at a time: with each of these, `abreast torture` must find a problem.
 
 Only tests use it.
 """
@@ -18,7 +18,7 @@ from abreast.replacing import replaced
 def broken(way: str) -> Iterator[None]:
     """Inside, checkpoints are written without `fsync`, or under their last name at once, or read without their checksums.
 
-    `way`: "fsync", "rename" or "checksum"; nothing is switched off for an empty one.
+    `way`: "fsync", "rename" or "checksum"; with an empty text, nothing is switched off.
     """
     with ExitStack() as stack:
         for owner, name, value in _replacements(way):
@@ -49,7 +49,7 @@ def _nothing_between_equals(plain: Any) -> Any:
 
 
 class _AnySums:
-    """In place of `hashlib`: every sum is the right one."""
+    """A replacement of `hashlib` whose sums equal every other sum."""
 
     @staticmethod
     def sha256() -> _AnySums:

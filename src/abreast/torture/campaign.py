@@ -1,6 +1,6 @@
 """The order of all runs: one undisturbed, one with checkpoints alone, one on each other number of devices, and the rounds.
 
-The run without checkpoints is what all others are compared with, so that an effect of saving itself is found, too.
+All other runs are compared with the run without checkpoints, so that an effect of saving itself is found, too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from abreast.torture.rounds import Round, Training
 from abreast.torture.side import MEASURED, StartSpec
 from abreast.torture.start import Start, started
 
-_SAVES = 12  # of a whole training, if the user names no number
-_MOST_FAULTS = 4  # of one round
+_SAVES = 12  # saves of a whole training, if the user sets no interval
+_MOST_FAULTS = 4  # faults of one round
 _SHOWN = 2000
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to do: `rounds` rounds, as many as begin within `minutes`. `placements[0]` is that of the undisturbed run."""
+    """A request for `rounds` rounds, or as many as begin within `minutes`. `placements[0]` is for the undisturbed run."""
 
     spec: StartSpec
     placements: tuple[RunOptions, ...]
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass
 class Campaign:
-    """What was found. `alone`: problems of a run with checkpoints that nobody disturbed."""
+    """The findings. `alone`: problems of an undisturbed run with checkpoints."""
 
     request: Request
     alone: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Campaign:
 
     @property
     def never_fired(self) -> list[str]:
-        """The faults that were tried, and never fired."""
+        """The faults that were tried but never fired."""
         tried = [each for one in self.rounds for each in one.injections]
         faults = dict.fromkeys(each.fault for each in tried)
         never = [fault for fault in faults if not any(each.fired for each in tried if each.fault == fault)]
@@ -107,7 +107,7 @@ def _training(
 
 
 def _judge(expected: list[Event], one: Round, ruler: Ruler | None) -> Callable[[list[Event]], list[str]]:
-    """A function that compares the end of a round, and returns what is wrong."""
+    """A function that compares the end of a round, and returns its problems."""
 
     def judge(events: list[Event]) -> list[str]:
         problem = _unequal(expected, events) if one.same_devices else _far(expected, events, ruler)
@@ -130,7 +130,7 @@ def _rounds(request: Request) -> Iterator[tuple[Round, list[str]]]:
 
 
 class _Undisturbed:
-    """Starts that nobody disturbs."""
+    """Starts without faults."""
 
     def __init__(self, request: Request, place: Path) -> None:
         self._request, self._place = request, place
@@ -140,7 +140,7 @@ class _Undisturbed:
         return self._run(name, options)[1]
 
     def measured(self) -> tuple[Facts, list[Event]]:
-        """A run with checkpoints of which only the last of each fit is due."""
+        """Facts and events of a run with checkpoints, in which only the last one of each fit is due."""
         start, events = self._run("measured", self._request.placements[0], checkpoints=str(self._place / "measured-c"))
         calls = [note.value for note in start.notes("calls")]
         first = start.notes("fit")[0].seconds
@@ -158,7 +158,7 @@ class _Undisturbed:
         return facts, events
 
     def ruler(self, expected: list[Event]) -> Ruler:
-        """How far the undisturbed ends on other numbers of devices are from the expected one."""
+        """The distances of the undisturbed ends on other numbers of devices from the expected end."""
         found = Ruler()
         for number, options in enumerate(self._request.placements[1:]):
             other = Ruler.of(expected, self.plain(f"other-{number}", options))
@@ -208,7 +208,7 @@ def _unequal(expected: list[Event], events: list[Event]) -> str | None:
 
 
 def _far(expected: list[Event], events: list[Event], ruler: Ruler | None) -> str | None:
-    """The first event that rounding does not explain; None if there is none."""
+    """The first event that rounding does not explain; None if rounding explains all."""
     if len(expected) != len(events):
         return f"it has {len(events)} events, and not {len(expected)}"
     difference, _ = compare(expected, events, coarsest(["float32"]), ruler)

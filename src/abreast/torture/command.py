@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def request_of(options: argparse.Namespace) -> Request:
-    """What the options ask for. Raises `AbreastError` before anything starts."""
+    """The request of the options. Raises `AbreastError` before anything starts."""
     from abreast.checkpoints.policy import Policy
     from abreast.torture.campaign import Request
     from abreast.torture.side import StartSpec
@@ -122,7 +122,7 @@ def _faults(text: str, num_placements: int) -> tuple[str, ...]:
 
 
 def _placements(options: RunOptions) -> tuple[RunOptions, ...]:
-    """The devices of the undisturbed run, and others that starts of a round may have."""
+    """The devices of the undisturbed run, and other devices that starts of a round may have."""
     options = run_command.on_devices(options, _SIMULATED_DEVICES)
     if (first := options.cpu_devices) is not None:
         others = sorted({1, 2 * first} - {first})

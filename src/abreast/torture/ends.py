@@ -1,7 +1,7 @@
-"""Records what is compared: before each `fit` of a script the state of its model, after it the state and `History`.
+"""Records the compared values: before each `fit` of a script the state of its model, and after it the state and `History`.
 
-At the end of the script, the state of each model that was fitted. A digest of all bytes is kept beside the values, of which a log
-keeps samples where they are large.
+At the end of the script, it records the state of each fitted model. A log keeps only samples of large values, so a digest of all
+bytes is kept, too.
 """
 
 from __future__ import annotations

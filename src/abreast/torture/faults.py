@@ -1,6 +1,6 @@
-"""The faults that reach a start of the script, and the proof of each that it has fired.
+"""The faults in a start of the script, and for each the proof that it has fired.
 
-`disturb` waits for the start's end. What must hold afterwards is checked in `rounds.py`.
+`disturb` waits for the start's end. Not here: the checks after it (`rounds.py`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from abreast.torture.start import Start
 _NO_ROOM = "No space left on device"
 # Kills and signals come in this share of all cases while the script starts, before its first `fit`.
 _EARLY = 0.15
-_MOST_SAVES = 2  # the save of a start that is hit is one of the first so many
-_CALLS_OF_REMOVAL = 6  # of a save that removes an older checkpoint, beside those of one that does not
+_MOST_SAVES = 2  # a fault hits one of this many first saves of a start
+_CALLS_OF_REMOVAL = 6  # additional calls of a save that removes an older checkpoint
 _PAUSE_SECONDS = (0.1, 0.6)
-_SHARE = 0.6  # of the seconds of all fits: a start that goes on has fewer
+_SHARE = 0.6  # of the seconds of all fits: a resumed start has fewer
 
 
 @dataclass
 class Injection:
-    """One fault: what was done, whether it fired, and what was wrong afterwards."""
+    """One fault: its kind, its action, whether it fired, and the problems after it."""
 
     fault: str
     how: str
@@ -38,7 +38,7 @@ class Injection:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was measured in the start that nobody disturbs: seconds, steps of all fits, and the file calls of a save."""
+    """The measurements of the undisturbed start: seconds, steps of all fits, and the file calls of a save."""
 
     start_seconds: float
     fit_seconds: float
@@ -48,7 +48,7 @@ class Facts:
 
 
 def plan(fault: str, rng: random.Random, facts: Facts) -> FilePlan | None:
-    """The fault in file calls that a start is begun with, if it is one."""
+    """The plan for a fault in file calls, with which a start begins; None for other faults."""
     save = rng.randint(1, _MOST_SAVES)
     if fault == "save":
         call = rng.randint(1, facts.calls + _CALLS_OF_REMOVAL)
@@ -59,7 +59,7 @@ def plan(fault: str, rng: random.Random, facts: Facts) -> FilePlan | None:
 
 
 def is_last(fault: str, how: str) -> bool:
-    """Whether a start goes on to its end after the fault."""
+    """Whether a start continues to its end after the fault."""
     return fault == "disk" or how == "SIGSTOP"
 
 
@@ -68,7 +68,7 @@ def ways(fault: str) -> tuple[str, ...]:
 
 
 def disturb(start: Start, injection: Injection, rng: random.Random, facts: Facts) -> int:
-    """Let the fault come, wait for the end of the start, and return its exit code."""
+    """Cause the fault, wait for the end of the start, and return its exit code."""
     act = {"kill": _kill, "save": _save, "stop": _stop, "disk": _disk, "flip": _kill_with_two_checkpoints}
     return act[injection.fault](start, injection, rng, facts)
 
@@ -112,7 +112,7 @@ def _stop(start: Start, injection: Injection, rng: random.Random, facts: Facts) 
 
 
 def _kill_with_two_checkpoints(start: Start, injection: Injection, rng: random.Random, facts: Facts) -> int:
-    """Kill as soon as there are two checkpoints of a running fit: one can be damaged, and the other one be used."""
+    """Kill as soon as a running fit has two checkpoints: one can then be damaged, and the other one used."""
     folder = str(start.spec.checkpoints)
     if not start.wait_for(lambda: len(_of_running_fit(folder)) > 1 and len(start.notes("saved")) > 1):
         return start.process.wait()
@@ -120,7 +120,7 @@ def _kill_with_two_checkpoints(start: Start, injection: Injection, rng: random.R
 
 
 def flip(folder: str, injection: Injection, rng: random.Random, damaged: Container[str]) -> Path | None:
-    """Flip one bit of the newest checkpoint, if there is another one before it that is whole; returns the file."""
+    """Flip one bit of the newest checkpoint, if an older one is whole; returns the file, or None."""
     names = [name for name in _of_running_fit(folder) if name not in damaged]
     if len(names) < 2:
         return None
@@ -145,7 +145,7 @@ def _flip_bit(file: Path, byte: int, bit: int) -> bool:
 
 
 def _of_running_fit(folder: str) -> list[str]:
-    """The checkpoints of the newest fit, none if it has ended."""
+    """The checkpoints of the newest fit; none if that fit has ended."""
     names = checkpoint_names(folder)
     newest = [name for name in names if name.partition("-")[0] == names[-1].partition("-")[0]]
     return [] if any(is_final(name) for name in newest) else newest

@@ -1,7 +1,7 @@
 """Faults in the file calls of a save, in the process of the script: a kill, a power cut or a full disk at the k-th call.
 
-The calls are the methods of `CheckpointFiles`, so this needs no tool of the system. A power cut is a kill after which everything
-that was not synced to the disk is lost: the ends of files, and half of the new names.
+The calls are the methods of `CheckpointFiles`, so this needs no tool of the system. A power cut is a kill, followed by the loss
+of everything that was not synced to the disk: the ends of files, and half of the new names.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _CALLS = (
 
 @dataclass(frozen=True)
 class FilePlan:
-    """A fault before the call number `call` of a save: the one number `save` of a process, or the first later one with as many.
+    """A fault before call `call` of save `save` of a process, or of the first later save with that many calls.
 
-    Both are counted from 1: a save that removes an older checkpoint has more calls.
+    Both are counted from 1. A save that removes an older checkpoint has more calls.
 
     `kind`: one of `KINDS`; "full" counts the writes alone.
     """
@@ -59,7 +59,7 @@ class FilePlan:
 
 
 class FileFaults:
-    """Counts the file calls of each save, and lets the planned fault come."""
+    """Counts the file calls of each save, and causes the planned fault."""
 
     def __init__(self, notes: NoteWriter, plan: FilePlan | None) -> None:
         self._notes, self._plan = notes, plan
@@ -123,10 +123,10 @@ def _die() -> NoReturn:
 
 
 class _Disk:
-    """What has not been synced: files by descriptor, and names. A sync is believed when its call has returned."""
+    """The unsynced data: files by descriptor, and names. Data counts as synced after the call has returned."""
 
     def __init__(self) -> None:
-        self._files: dict[int, int] = {}  # a descriptor of our own, by that of the writer
+        self._files: dict[int, int] = {}  # by the writer's descriptor: a descriptor of our own
         self._renames: list[tuple[Path, Path]] = []
 
     def note(self, name: str, args: Any, result: Any) -> None:

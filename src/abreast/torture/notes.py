@@ -1,4 +1,4 @@
-"""What the process of a script notes for the one that disturbs it: lines of JSON in a file, which outlive a SIGKILL."""
+"""Notes from the script's process for the disturbing process: lines of JSON in a file, which survive a SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class NoteWriter:
-    """Appends notes. Each is one call of the system, so that none is lost with the process."""
+    """Appends notes. Each is written by one system call, so that none is lost with the process."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

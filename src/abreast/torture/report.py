@@ -1,4 +1,4 @@
-"""What a campaign found, as one table with the problems below it, and as JSON."""
+"""The result of a campaign, as one table with the problems below it, and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = ("fault", "injected", "fired", "recovered", "wrong")
 
 
 def counts(found: Campaign) -> dict[str, dict[str, int]]:
-    """The counts of each fault. `end`: of the rounds; `none`: of the run with checkpoints that nobody disturbed."""
+    """The counts of each fault. `end`: counts of the rounds. `none`: counts of the undisturbed run with checkpoints."""
     pairs = [(one, each) for one in found.rounds for each in one.injections]
     table = {"none": _row(1, 1, int(not found.alone), int(bool(found.alone)))}
     for fault in found.request.faults:
@@ -33,7 +33,7 @@ def _of(pairs: list[tuple[Round, Injection]]) -> dict[str, int]:
 
 
 def _devices(found: Campaign) -> dict[str, int]:
-    """Rounds that change the devices: they fired if two starts trained on different numbers of them."""
+    """The counts of rounds that change the devices. A round fired if two starts trained on different numbers of devices."""
     rounds = [one for one in found.rounds if not one.same_devices]
     fired = [one for one in rounds if len(set(one.devices)) > 1]
     return _row(len(rounds), len(fired), sum(not one.is_wrong for one in fired), sum(one.is_wrong for one in rounds))
@@ -44,7 +44,7 @@ def _row(injected: int, fired: int, recovered: int, wrong: int) -> dict[str, int
 
 
 def problems(found: Campaign) -> list[str]:
-    """Everything that is wrong, in words."""
+    """All problems, in words."""
     words = [f"undisturbed: {each}" for each in found.alone]
     for one in found.rounds:
         words += [f"round {one.number}, {each.how}: {text}" for each in one.injections for text in each.problems]

@@ -1,7 +1,7 @@
-"""One training in a fresh folder, started again and again with faults until it ends, and what must hold after each of them.
+"""One training in a fresh folder, started again and again with faults until it ends, and the checks after each fault.
 
-After a fault: every checkpoint is whole, none that had been saved is lost, and the next start goes on from the newest one. A
-flipped bit is reported by name. In the end: what `judge` compares.
+After a fault, every checkpoint must be whole, no saved one may be lost, and the next start must continue from the newest one. A
+flipped bit must be reported with its file. At the end, `judge` compares the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 1500
 
 @dataclass
 class Round:
-    """What happened in one training. `problems` are those of its end."""
+    """The record of one training. `problems`: the problems of its end."""
 
     number: int
     seed: str
@@ -45,7 +45,7 @@ class Round:
 
 
 class Training:
-    """The starts of one round. `judge` compares the end of the last one, and returns what is wrong."""
+    """The starts of one round. `judge` compares the end of the last start, and returns its problems."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Training:
         self._last: RunOptions | None = None
 
     def run(self, chosen: Sequence[str]) -> None:
-        """Let one fault after the other come, and then none."""
+        """Make starts with one fault after the other, and then a start without a fault."""
         for injection in self._in_order(chosen):
             if self._start(injection):
                 return
         self._start(None)
 
     def _in_order(self, chosen: Sequence[str]) -> list[Injection]:
-        """Faults after which a start goes on to its end are the last ones."""
+        """The chosen faults in random order; faults after which a start continues to its end come last."""
         drawn = [Injection(fault, self._rng.choice(faults.ways(fault))) for fault in chosen]
         self._rng.shuffle(drawn)
         return sorted(drawn, key=lambda each: faults.is_last(each.fault, each.how))
@@ -100,7 +100,7 @@ class Training:
         return code == 0 or self._found.is_wrong
 
     def _placement(self) -> RunOptions:
-        """Other devices than those of the start before, if there are others."""
+        """Random devices that differ from the previous start's, if possible."""
         others = [each for each in self._placements if each is not self._last] or self._placements
         self._last = self._rng.choice(others)
         return self._last
@@ -129,7 +129,7 @@ class Training:
         return injection.fired or injection.problems != [] or injection.fault == "flip"
 
     def _lost(self, start: Start) -> list[str]:
-        """What is wrong with the folder after a start."""
+        """The problems of the checkpoints' folder after a start."""
         problems = []
         for name in self._names():
             if name in self._damaged:
@@ -144,7 +144,7 @@ class Training:
         return problems
 
     def _check_begin(self, start: Start, whole: list[str]) -> list[str]:
-        """Whether the start went on from the newest whole checkpoint, and named the damaged one."""
+        """The problems if the start did not continue from the newest whole checkpoint, or did not name a damaged one."""
         problems = []
         for note in start.notes("from"):
             prefix, name = note.value

@@ -1,4 +1,4 @@
-"""One start of the script, in a process of its own: as `abreast run --checkpoint` does it, with notes of what happens.
+"""One start of the script in a process of its own, like `abreast run --checkpoint`, with notes of its events.
 
 Its program is `start.py`'s. Checkpoints go to a folder of ours, also those of a script with `abreast.Checkpoint`.
 """
@@ -27,14 +27,14 @@ from abreast.torture.file_faults import FileFaults, FilePlan
 from abreast.torture.notes import NoteWriter
 from abreast.workers.worker import die_with
 
-MEASURED = 10**12  # steps between two checkpoints of a start that is measured: none is due
+MEASURED = 10**12  # steps between two checkpoints of a measured start: so many that none is due
 
 
 @dataclass(frozen=True)
 class StartSpec:
-    """The script, how to run it, and the folder for notes and log. `checkpoints`: a folder for them, or None for none.
+    """The script, the options to run it, and the folder for notes and log. `checkpoints`: a folder, or None for no checkpoints.
 
-    `broken`: what is switched off, for tests (`broken.py`).
+    `broken`: the part that is switched off, for tests (`broken.py`).
     """
 
     script: str
@@ -68,7 +68,7 @@ def main(text: str, parent: int) -> int:
     seed_before_keras()
     with typed_command.typed("torture", spec.script), ExitStack() as stack:
         stack.enter_context(FileFaults(notes, spec.plan).installed())
-        stack.enter_context(broken(spec.broken))  # above: a sync that is left out must not be noted
+        stack.enter_context(broken(spec.broken))  # before the notes: a sync that is left out must not be noted
         stack.enter_context(noting_saves(notes))
         return _run(spec, notes, _Recording(spec, notes, stack))
 
@@ -118,7 +118,7 @@ class _Recording:
 
 
 def _noting(notes: NoteWriter, policy: Policy | None) -> list[tuple[Any, str, Any]]:
-    """Functions of `checkpoints` that note what they do, and the policy of every `fit`."""
+    """Replacements of functions in `checkpoints` that also write notes, and that set the policy of every `fit`."""
     from abreast.checkpoints import folder, which_fit
     from abreast.checkpoints.agreement import Agreement
     from abreast.checkpoints.callback import Checkpoint

@@ -1,4 +1,4 @@
-"""One start of the script, seen from the process that disturbs it: its notes, signals to it, and its end."""
+"""One start of the script, seen from the disturbing process: its notes, signals to it, and its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Start:
         return read(self._folder)
 
     def wait_for(self, is_so: Callable[[], bool]) -> bool:
-        """Wait until something is so; False if the process ended before."""
+        """Wait until a condition holds; False if the process ended before."""
         while not is_so():
             if self.process.poll() is not None:
                 return False
@@ -64,7 +64,7 @@ class Start:
         return self.process.wait()
 
     def pause(self, seconds: float) -> bool:
-        """SIGSTOP, and SIGCONT later; returns whether the process was seen to stop."""
+        """Send SIGSTOP, and SIGCONT later; returns whether the process was seen to stop."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             seen = None
@@ -81,7 +81,7 @@ class Start:
 
 @contextmanager
 def started(spec: StartSpec) -> Iterator[Start]:
-    """A new process, in a group of its own, which ends at the end of the block at the latest."""
+    """A new process in its own process group, which ends with the block at the latest."""
     folder = Path(spec.folder)
     folder.mkdir(parents=True)
     program = _PROGRAM.format(package=str(Path(__file__).resolve().parents[2]))
@@ -104,7 +104,7 @@ def started(spec: StartSpec) -> Iterator[Start]:
 
 
 def _end_group(group: int) -> None:
-    """Workers end with the process that started them; what is still there after a while is killed."""
+    """Wait for the workers to end with the process that started them, then kill the remaining ones."""
     end = time.monotonic() + _ORPHANS_SECONDS
     with contextlib.suppress(ProcessLookupError, PermissionError):
         while time.monotonic() < end:
