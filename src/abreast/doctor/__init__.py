@@ -1,4 +1,4 @@
-"""The doctor: finds by experiments where the time of a `fit` goes, and recommends what to change.
+"""The doctor: finds by experiments where the time of a `fit` goes, and recommends changes.
 
 `diagnose.py` runs the whole diagnosis; `call.py` holds the fit as data; `trials.py`, `source_alone.py`, `stacks.py` and
 `once.py` measure; `remedies.py` lists the changes to try; `facts.py` holds the measurements; `rules.py` and `input_rules.py`

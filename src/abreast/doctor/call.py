@@ -1,6 +1,6 @@
 """One `fit` as data: its model, its source and its settings, and the arguments of every shorter `fit` that the doctor runs.
 
-Here: the kind of the source, how to read it again, and how to change a batch (repeat it, double it, send it as `uint8`).
+Here: the kind of the source, its repeated reading, and changes of a batch (repeat it, double it, send it as `uint8`).
 Not here: timing (`trials.py`) and the choice of changes (`remedies.py`).
 """
 
@@ -122,7 +122,7 @@ class FitCall:
 
     @property
     def num_workers(self) -> int | None:
-        """Number of workers of the source; None where it cannot be raised."""
+        """Number of workers of the source; None if it cannot be raised."""
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return None if x.use_multiprocessing else int(x.workers)
@@ -145,14 +145,14 @@ class FitCall:
 
     @property
     def ended(self) -> SourceEnded | None:
-        """The error of a generator that has ended; None while it goes on, and for other sources."""
+        """The error of a generator that has ended; None before its end, and for other sources."""
         x = self.arguments["x"]
         return x.ended if isinstance(x, _SharedGenerator) else None
 
     def with_uint8(self, change: Callable[[Any], Any]) -> dict[str, Any] | None:
         """Arguments of a `fit` on arrays that `change` has converted: all rows, or the first rows of large arrays.
 
-        None where the source is not arrays, or where too few batches would fit into memory.
+        None if the source is not arrays, or if too few batches would fit into memory.
         """
         if self.kind != "arrays":
             return None

@@ -35,7 +35,7 @@ class TrialClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
         self._wanted = steps
         self._calls = 0  # calls begun in this `fit`
         self._seconds, self._steps = 0.0, 0  # totals of the segments that have ended
-        self._start: float | None = None  # when the current segment began
+        self._start: float | None = None  # start time of the current segment
         self._segment_steps: list[int] = []  # steps of each call in the current segment
         self._epoch_end: float | None = None  # end of the last step of the previous epoch
         self._call_ended = threading.Condition()
@@ -73,7 +73,7 @@ class TrialClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
             self._trained.stop_training = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Close the segment. All calls have ended by now, except one for which the source had no batch."""
+        """Close the segment. All calls have ended by now, except a call without a batch from the source."""
         if self._ended < self._begun and self._segment_steps:
             self._segment_steps.pop()
         if self._start is not None:

@@ -51,7 +51,7 @@ _UNEXPLAINED = 0.15
 
 
 def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit_arguments: Any) -> Diagnosis:
-    """A diagnosis: where the time of `model.fit(x, y, **fit_arguments)` goes, and what to change.
+    """A diagnosis of `model.fit(x, y, **fit_arguments)`: where its time goes, and recommended changes.
 
     Runs at least `steps` steps as given, and more with one thing changed: seconds to minutes. Callbacks act as in any `fit`,
     but printed text is hidden, and `model.save` writes to a folder that is deleted. Afterwards weights, optimizer, callbacks
@@ -188,7 +188,7 @@ class _Doctor:
         return replace(facts, measures=dict(self.runner.measures))
 
     def _look_at_devices(self, diagnosed: DiagnosedFit, facts: Facts) -> Facts:
-        """Measure all-reduces, and, where these do not explain the time that several devices lose, the devices one by one."""
+        """Measure all-reduces, and the devices one by one if all-reduces do not explain the time that several devices lose."""
         if self.placement is None or diagnosed.num_devices == 1:
             return facts
         self.tell("measuring each device, and sums over the devices")
@@ -213,7 +213,7 @@ class _Doctor:
         return replace(facts, added_devices=tuple(facts.measures[trial.name].seconds for trial in added))
 
     def _pass_epochs(self, diagnosed: DiagnosedFit, facts: Facts) -> None:
-        """Run past the end of an epoch where epochs are short and no trial did: the time between epochs may cost much."""
+        """Run past an epoch's end if epochs are short and no trial has done so: the time between epochs may be long."""
         steps = facts.steps_per_epoch
         if self.runner.between_epochs or not steps or steps * facts.given.seconds > _SHORT_EPOCH_SECONDS:
             return
@@ -222,7 +222,7 @@ class _Doctor:
             self._while_it_lasts(lambda: self.runner.run(diagnosed.given(), self.runner.warmup_steps, steps))
 
     def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:
-        """The result of `measure`; None when a generator ends during it, since the diagnosis can do without."""
+        """The result of `measure`; None if a generator ends during it: the diagnosis does not depend on it."""
         try:
             return None if self.call.ended else measure()
         except Exception:

@@ -16,7 +16,7 @@ class Finding:
     """One cause of lost time. Times are per step of the run as given.
 
     Attributes:
-        cause: its short name, as `"slow-source"`.
+        cause: its short name, such as `"slow-source"`.
         what: one sentence about it.
         evidence: the measurements that show it.
         advice: what to change.
@@ -29,7 +29,7 @@ class Finding:
     evidence: str
     advice: str
     lost_seconds: float
-    rows_per_second_after: float | None = None  # once the advice is followed, all else unchanged; None: not known
+    rows_per_second_after: float | None = None  # after the advice is followed, nothing else changed; None: unknown
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Diagnosis:
 
     Attributes:
         model: the model's name.
-        backend: the framework, as `"jax"`.
+        backend: the framework, such as `"jax"`.
         devices: the names of the devices.
         batch_rows: number of rows of the largest batch.
         num_steps: number of steps that were measured as given.

@@ -94,7 +94,7 @@ class Reading:
 
     @property
     def waiting(self) -> float:
-        """Share of the time in which a thread that is working on a batch uses no processor."""
+        """Share of the time that a thread works on a batch without using a processor."""
         return max(0.0, 1.0 - self.busy_cores / max(self.active_threads, 1e-9))
 
 
@@ -113,7 +113,7 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Validation:
-    """`seconds` of one validation as given, which has `steps` steps; estimated from `num_steps` measured steps.
+    """A validation as given: `seconds` for its `steps` steps, estimated from `num_steps` measured steps.
 
     It runs once in `every` epochs.
     """

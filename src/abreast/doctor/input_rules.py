@@ -32,7 +32,7 @@ def slow_source(facts: Facts) -> Finding | None:
 
 
 def waiting_seconds(facts: Facts) -> float:
-    """Seconds that a step takes longer than a step on a batch that is already there."""
+    """Additional seconds of a step compared with a step on a batch that is already there."""
     return saved(facts, SAME_BATCH)
 
 
@@ -46,7 +46,7 @@ def _workers_advice(facts: Facts) -> str:
 
 
 def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
-    """Cause and advice for a source that has no workers, or that more workers do not help."""
+    """Cause and advice for a source without workers, or for which more workers do not help."""
     if reading.kind == "arrays":
         return (
             "slow-source",

@@ -1,6 +1,6 @@
-"""Blocks after which a model, its callbacks and the random generators are what they were, and nothing of the user's is written.
+"""Blocks that restore a model, its callbacks and the random generators at their end, and write no file of the user.
 
-What is read and put back is in `state.py`.
+`state.py` reads and restores the state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import keras
 from abreast.replacing import replaced
 from abreast.state import TrainingState
 
-# Attributes that hold where callbacks of Keras write.
+# Attributes with the paths to which Keras's callbacks write.
 _WRITTEN = {
     keras.callbacks.ModelCheckpoint: ("filepath",),
     keras.callbacks.CSVLogger: ("filename",),
@@ -37,7 +37,7 @@ def build(model: Any, batch: Any) -> None:
 
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
-    """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
+    """Restore the variables of a built model, and its callbacks, at the end of the block, also after an error."""
     state = TrainingState.read(model, callbacks)
     try:
         with saving_elsewhere(), _writing_elsewhere(callbacks):

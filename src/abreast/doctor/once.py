@@ -198,7 +198,7 @@ class IdleCores:
 
 
 def _idle_seconds() -> float:
-    """Idle seconds of all cores together since the machine started; 0 where that is not known."""
+    """Idle seconds of all cores together since the machine started; 0 if that is unknown."""
     try:
         return int(Path("/proc/stat").read_text().split()[4]) / _TICKS
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""The ranking of the causes: every rule is asked, and its findings are sorted by the time that they cost."""
+"""The ranking of the causes: all rules run, and their findings are sorted by the time that they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies: the changes of a `fit` that its facts make worth a trial, and how each is applied and undone.
+"""Remedies: the changes of a `fit` that its facts make worth a trial, with the way to apply and undo each.
 
 The doctor measures every remedy that it can try, and promises only the gain that it measured. Not here: timing
 (`trials.py`) and judging (`rules.py`).
@@ -86,7 +86,7 @@ def suggested(diagnosed: DiagnosedFit, facts: Facts) -> list[Trial]:
 
 
 def wanted_workers(facts: Facts) -> int | None:
-    """Number of workers that would keep up with the steps; None where the source has none, or where more cannot help."""
+    """Number of workers that would keep up with the steps; None if the source has none, or if more cannot help."""
     reading = facts.reading
     if reading is None or reading.workers is None:
         return None

@@ -1,4 +1,4 @@
-"""Rules from facts to findings: what costs time, the evidence, what to do, and the expected gain.
+"""Rules from facts to findings: the cause of lost time, the evidence, the advice, and the expected gain.
 
 A rule reports a cost only if it is a tenth of a step or more, and if three turns in four confirm it. Not here: the rules about
 the source (`input_rules.py`), the order of the findings (`ranking.py`), and measuring.
@@ -31,7 +31,7 @@ _MOST_VALIDATION = 0.3
 _MOST_BETWEEN = 0.2
 _FEW_ROWS = 16
 _LARGE_BATCH = 1024
-IDLE_CORES = 0.75  # where simulated devices leave this many cores idle, one of them waits for something else
+IDLE_CORES = 0.75  # if simulated devices leave this many cores idle, a device waits for something other than a core
 
 
 def slow_callbacks(facts: Facts) -> Finding | None:
@@ -135,7 +135,7 @@ def unequal_shards(facts: Facts) -> Finding | None:
 
 
 def slow_device(facts: Facts) -> Finding | None:
-    """A device that makes the step longer, when it joins, than all-reduces, copies and shared cores explain."""
+    """A device that lengthens the step, when it joins, by more than all-reduces, copies and shared cores explain."""
     added = facts.added_devices
     if len(added) < 2 or (facts.simulated and facts.idle_cores < IDLE_CORES):
         return None

@@ -1,6 +1,6 @@
 """The sections of the doctor's page that show times: the spans of a few steps, and the samples of the devices.
 
-The number of drawn spans, tracks and points is bounded; the page says where it leaves something out.
+The number of drawn spans, tracks and points is bounded; the page states what it leaves out.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _HEADS = ("device", "samples", "median utilisation", "most memory", "median cloc
 
 
 def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
-    """The spans to draw, their tracks in order, and a text that says what is left out."""
+    """The spans to draw, their tracks in order, and a text about the spans that are left out."""
     spans = [span for span in diagnosis.spans if span.end_ns >= span.start_ns]
     names = track_order(spans, [STEPS, MAIN, READER, STAGER, *diagnosis.devices, CALLBACKS])
     words = []
@@ -116,7 +116,7 @@ def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
 
 
 def _description(span: Span, start: int) -> str:
-    """A span in words, as `main: compute, 33.3 ms from 12.30 to 45.60 ms, rows 128`."""
+    """A span in words, such as `main: compute, 33.3 ms from 12.30 to 45.60 ms, rows 128`."""
     begin, end = (span.start_ns - start) / 1e6, (span.end_ns - start) / 1e6
     numbers = "".join(f", {_number(name, value)}" for name, value in list(span.numbers.items())[:8])
     place = f"from {begin:.2f} to {end:.2f} ms"

@@ -82,7 +82,7 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
 
 
 def _keyed(parts: Mapping[str, float], colours: Mapping[str, str]) -> dict[str, str]:
-    """The colours of the parts that the bar shows, each once: of several grey parts, the first has it."""
+    """The colours of the parts that the bar shows, each once: only the first of several grey parts has grey."""
     drawn = [name for name, seconds in parts.items() if math.isfinite(seconds) and seconds > 0]
     first = {colours[name]: name for name in reversed(drawn)}
     return {name: colour for colour, name in first.items()}

@@ -1,4 +1,4 @@
-"""Reads the source of a `fit` with nothing else running: its speed, what its threads do, and the shapes of its batches."""
+"""Reads the source of a `fit` with nothing else running: its speed, its threads' activity, and the shapes of its batches."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SourceAlone:
 
     @property
     def mean_rows(self) -> float:
-        """Mean rows of a batch: over a whole epoch where that is known, or over the batches read."""
+        """Mean rows of a batch: over a whole epoch if that is known, else over the batches read."""
         return self._call.mean_rows() or statistics.mean(self.rows)
 
     def first(self) -> Any:
-        """The first batch. Raises `DataError` if there is none, or none within `input_timeout`."""
+        """The first batch. Raises `DataError` if there is no batch, or if it does not come within `input_timeout`."""
         self._watch(1, [])
         return self.batch
 

@@ -1,4 +1,4 @@
-"""Samples the threads of a data source: where they are, whether they use a processor, and whether they decode.
+"""Samples the threads of a data source: their place in the code, their use of a processor, and whether they decode.
 
 A few hundred times a second, the innermost frames of all threads that started after the sampling began are examined.
 Processor time is measured for the whole process, since nothing else runs.

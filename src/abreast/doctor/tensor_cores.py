@@ -1,4 +1,4 @@
-"""Whether devices have tensor cores, as NVIDIA's driver reports. Imports no framework."""
+"""The test for tensor cores in devices, as NVIDIA's driver reports them. Imports no framework."""
 
 from __future__ import annotations
 

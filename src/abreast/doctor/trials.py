@@ -118,7 +118,7 @@ class TrialRunner:
             return None
 
     def _steps_of(self, trial: Trial) -> int:
-        """Steps of the next turn: as many as for the run as given, and more where short steps would make the turn too short."""
+        """Steps of the next turn: as many as for the run as given, or more if short steps would make the turn too short."""
         seconds = self._seconds.get(trial.name)
         steps = max(self.steps, _steps_enough(seconds)) if seconds else self.steps
         return -(-steps // trial.burst) * trial.burst

@@ -20,7 +20,7 @@ _PINNED_FOR_ALL = 1  # CU_MEMHOSTALLOC_PORTABLE
 
 @dataclass(frozen=True)
 class _Gpu:
-    """What copies of one GPU need. `buffer` is on the GPU, `pinned` and `pageable` are on the host."""
+    """The memory and stream for copies of one GPU. `buffer` is on the GPU; `pinned` and `pageable` are on the host."""
 
     device: ctypes.c_int
     context: ctypes.c_void_p

@@ -1,6 +1,6 @@
 """Bandwidths and latencies of copies between the host and GPUs, and between GPUs. Each copy is timed to its end.
 
-Where copies cannot be measured, `notes` in the facts says why.
+If copies cannot be measured, `notes` in the facts states the reason.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _peer_access(first: Device, second: Device, nvml: Any) -> bool | None:
 
 
 def _places(gpus: Sequence[Device], nvml: Any) -> dict[int, int]:
-    """For each of `gpus`, by index, the driver's index, which the topology uses."""
+    """The driver's index, which the topology uses, by the index in `gpus`."""
     found = {}
     for place, device in enumerate(gpus):
         handle = _handle(device, nvml)
@@ -144,7 +144,7 @@ def _ask(nvml: Any, question: str, *arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def _opened(nvml: Any) -> Iterator[Any]:
-    """The driver's library, or None where there is no driver."""
+    """The driver's library, or None without a driver."""
     if nvml is None:
         import pynvml
 

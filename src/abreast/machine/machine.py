@@ -1,6 +1,6 @@
 """`abreast machine`: facts about this machine and the measured rates of its links, as JSON.
 
-Keys include their units. Facts that are missing or could not be measured are left out, and `notes` says why. Not here:
+Keys include their units. Facts that are missing or could not be measured are left out; `notes` states the reasons. Not here:
 descriptions of other machines (`plan/`). A framework runs only in a process of its own (`all_reduce_times.py`).
 """
 

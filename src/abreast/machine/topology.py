@@ -35,7 +35,7 @@ def topology_text() -> str | None:
 
 
 def parse(text: str) -> Links:
-    """The links in the matrix. Raises `DataError` if there is none, or if two GPUs disagree about their link."""
+    """The links in the matrix. Raises `DataError` if there is no matrix, or if two GPUs disagree about their link."""
     rows = [_ESCAPES.sub("", row) for row in text.splitlines()]
     start = next((number for number, row in enumerate(rows) if re.match(r"\s*GPU0\b.*Affinity", row)), None)
     if start is None:

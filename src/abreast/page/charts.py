@@ -70,7 +70,7 @@ def stacked_bar(
 
 
 def fitted_label(text: str, x: float, width: float, y: float, height: float) -> Markup:
-    """A name inside a box; hidden where it does not fit. `x` and `width` are shares of the chart's width."""
+    """A name inside a box; hidden if it does not fit. `x` and `width` are shares of the chart's width."""
     text = shortened(text, 40)
     tight = len(text) * _LETTER_WIDTH + 10 > width * _CHART_WIDTH
     words = tag("text", text, x=5, y=height / 2, dy=".35em")
@@ -122,7 +122,7 @@ def ticks(low: float, high: float, most: int, unit: float = 1.0, origin: float =
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """About `most` points at most, which keep the peaks: the lowest and the highest point of each stretch."""
+    """At most about `most` points, with the peaks: the lowest and the highest point of each section."""
     if len(points) <= most:
         return list(points)
     size = math.ceil(2 * len(points) / most)

@@ -30,7 +30,7 @@ def document(title: str, main: Markup, footer: str, *, style: str = "", script: 
 
 
 def asset(name: str, package: str | None = __package__) -> str:
-    """The content of a text file that lies next to the modules of a package."""
+    """The content of a text file beside the modules of a package."""
     return (resources.files(package or "") / name).read_text(encoding="utf-8")
 
 

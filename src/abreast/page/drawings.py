@@ -25,7 +25,7 @@ def style() -> str:
 
 
 def drawings(figures: Iterable[tuple[str, str, Markup]]) -> Markup:
-    """Figures with their captions, side by side where there is room. A figure is a name, a caption and a drawing."""
+    """Figures with their captions, side by side if there is room. A figure is a name, a caption and a drawing."""
     shown = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in figures]
     return tag("div", *shown, class_="drawings")
 

@@ -179,7 +179,7 @@ def _powers(most: float) -> list[float]:
 
 
 def _ideal(axes: Axes, most: float, ideal: Callable[[float], float]) -> Markup:
-    """The ideal as a straight line, which it is on linear and on logarithmic axes."""
+    """The ideal as a line, which is straight on linear and on logarithmic axes."""
     (x1, x2), (y1, y2) = (axes.x(1.0), axes.x(most)), (axes.y(ideal(1.0)), axes.y(ideal(most)))
     if most <= 1:
         x1, x2 = x1 - 40, x2 + 40

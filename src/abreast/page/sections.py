@@ -1,4 +1,4 @@
-"""The blocks that every page is made of: sections with a heading, tables, and lists of facts. Not here: their content."""
+"""The blocks of every page: sections with a heading, tables, and lists of facts. Not here: their content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def anchor(title: str) -> str:
 
 
 def fact_list(entries: Mapping[str, str]) -> Markup:
-    """Names with their values; those without a value are left out."""
+    """A list of names with their values, without names that have no value."""
     texts = {shortened(name, 120): shortened(text, 600) for name, text in entries.items() if text}
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in texts.items()), class_="facts")
 
@@ -33,7 +33,7 @@ def origin(entries: Mapping[str, str]) -> Markup:
 
 
 def wide(found: Markup) -> Markup:
-    """A table in a box of its own, in which it scrolls where the page is too narrow for it."""
+    """A table in its own box, which scrolls if the page is too narrow."""
     return tag("div", found, class_="wide", tabindex=0)
 
 
@@ -42,7 +42,7 @@ def table(
 ) -> Markup:
     """A table whose first column names its rows. With `foot`, the last row is the total of the others.
 
-    Of more than `MOST_ROWS` rows only the first are shown, and the caption says so.
+    If there are more than `MOST_ROWS` rows, only the first are shown, and the caption states it.
     """
     if len(rows) > MOST_ROWS:
         caption += f" (the first {MOST_ROWS} of {len(rows)})"

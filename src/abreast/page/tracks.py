@@ -64,7 +64,7 @@ def track_chart(
 
 
 def track_order(spans: Sequence[Span], first: Sequence[str]) -> list[str]:
-    """The tracks that have spans: first those named in `first`, then the others in the order of their first span."""
+    """The tracks that have spans: first the tracks in `first`, then the others in the order of their first span."""
     there = list(dict.fromkeys(span.track for span in sorted(spans, key=lambda span: span.start_ns)))
     return [name for name in first if name in there] + [name for name in there if name not in first]
 

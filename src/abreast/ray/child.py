@@ -1,4 +1,4 @@
-"""The process of the user's script from the side of its Ray worker: it starts, its output is read, it ends with the worker.
+"""The process of the user's script, seen from its Ray worker: its start, its output, and its end with the worker.
 
 Needs Linux for `PR_SET_PDEATHSIG` and process groups.
 """
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Child:
-    """One run of `abreast` with these words. Use it in one thread: the process ends when that thread does."""
+    """One run of `abreast` with these words. Use it in one thread: the process ends with that thread."""
 
     def __init__(self, words: Sequence[str], environ: Mapping[str, str], folder: str) -> None:
         self.last = b""  # the end of its output
@@ -40,13 +40,13 @@ class Child:
             stderr=subprocess.PIPE,
             cwd=folder,
             env=environ,
-            start_new_session=True,  # Ctrl-C is for the driver; and what the script started can be ended with it
+            start_new_session=True,  # Ctrl-C is for the driver; the script's children can end with its group
         )
 
     def run(self, take: Callable[[StreamName, bytes], None]) -> int:
-        """Give all output to `take` until the script has ended; returns its exit code, or minus the number of a signal.
+        """Pass all output to `take` until the script has ended; returns its exit code, or minus the number of a signal.
 
-        Processes that the script has started end with it.
+        Processes that the script started end with it.
         """
         try:
             with selectors.DefaultSelector() as selector:
@@ -66,7 +66,7 @@ class Child:
         return self._process.returncode
 
     def _has_ended(self) -> bool:
-        # WNOWAIT: until the process is reaped, no other process can get the number of its group.
+        # WNOWAIT: until the process is reaped, no other process can get its group's number.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""The cluster of Ray: connected to, or started on this machine; its hosts, and the wait for them. Imports Ray when it is used."""
+"""The Ray cluster: the connection to it, or its start on this machine; its hosts, and the wait for them. Imports Ray late."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from abreast.ray.installed import ray_train
 from abreast.stderr import tell
 from abreast.units import counted
 
-_TELL_SECONDS = 10.0  # until the first line; each next one comes after twice the time
+_TELL_SECONDS = 10.0  # time until the first line; each next line comes after twice the time
 _CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a run to Ray: a worker on each of so many hosts, with so many GPUs each (None: all of the hosts)."""
+    """A run's request to Ray: a worker on each of `hosts` hosts, with `gpus_per_host` GPUs (None: all of the host's)."""
 
     hosts: int
     gpus_per_host: int | None = None
@@ -34,7 +34,7 @@ class Request:
             raise LaunchError(f"--gpus-per-host {self.gpus_per_host} is no number of GPUs", "0 means the CPU")
 
     def resources(self) -> dict[str, float]:
-        """Those of one worker. One CPU is Ray's bookkeeping: the script may use all of its host."""
+        """The resources of one worker. One CPU is only for Ray's bookkeeping: the script may use its whole host."""
         return {"CPU": 1, **({"GPU": self.gpus_per_host} if self.gpus_per_host else {})}
 
     def __str__(self) -> str:
@@ -44,9 +44,9 @@ class Request:
 
 @contextlib.contextmanager
 def connected(hosts: int) -> Iterator[bool]:
-    """Inside, this process is a driver of Ray; afterwards, everything that it started there is gone. True for a new cluster.
+    """Inside, this process is a driver of Ray; at the end, everything that it started there ends. Yields True for a new cluster.
 
-    Raises `LaunchError` without a cluster that runs, if there shall be several hosts, or if it cannot be reached.
+    Raises `LaunchError` if several hosts are requested and no cluster runs, or if the cluster cannot be reached.
     """
     ray_train()
     import ray
@@ -54,7 +54,7 @@ def connected(hosts: int) -> Iterator[bool]:
     if address := os.environ.get("RAY_ADDRESS"):
         _check_reachable(address)
     is_new = False
-    try:  # RAY_ADDRESS names a cluster, or one was started on this machine; else Ray raises ConnectionError
+    try:  # without RAY_ADDRESS and without a cluster on this machine, Ray raises ConnectionError
         ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         if hosts > 1:
@@ -73,14 +73,14 @@ def connected(hosts: int) -> Iterator[bool]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise `LaunchError` for an address that no cluster listens on, where Ray would try again for minutes."""
+    """Raise `LaunchError` for an address at which no cluster listens; Ray would retry for minutes."""
     if "://" in address:
         hint = (
             "set RAY_ADDRESS to HOST:6379 of the head node and start on a node of the cluster, or use `ray job submit`"
         )
         raise LaunchError(f"RAY_ADDRESS={address} is not the address of a cluster itself", hint)
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():  # as `auto`
+    if not host or not port.isdecimal():  # such as `auto`
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
@@ -97,7 +97,7 @@ def _no_cluster(hosts: int, error: Exception) -> LaunchError:
 
 
 def completed(request: Request) -> Request:
-    """The request with a number of GPUs: those that each of so many hosts of the cluster has."""
+    """The request with a number of GPUs: as many as each of the requested number of hosts has."""
     if request.gpus_per_host is not None:
         return request
     counts = sorted((int(resources.get("GPU", 0)) for resources in _hosts()), reverse=True)
@@ -105,7 +105,7 @@ def completed(request: Request) -> Request:
 
 
 class Waiting:
-    """The wait for the hosts: it reports what is missing, and has an end."""
+    """The wait for the hosts: it reports missing resources, and has a time limit."""
 
     def __init__(self, request: Request, *, can_grow: bool) -> None:
         self._request, self._can_grow = request, can_grow
@@ -113,7 +113,7 @@ class Waiting:
         self._next_line = self._start + _TELL_SECONDS
 
     def look(self) -> None:
-        """Call this often. Raises `LaunchError` when the time is over, or where waiting cannot help."""
+        """Report the wait; call this often. Raises `LaunchError` after the time limit, or if waiting cannot help."""
         now = time.monotonic()
         is_hopeless = not self._can_grow and self._fitting() < self._request.hosts
         if is_hopeless or now - self._start > self._request.start_timeout:
@@ -142,7 +142,7 @@ class Waiting:
 
 
 def _hosts() -> list[dict[str, Any]]:
-    """The resources of each host that is alive."""
+    """The resources of each living host."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -1,4 +1,4 @@
-"""`abreast run --ray`: the driver, which asks Ray for the hosts, shows rank 0's output and returns the script's exit code."""
+"""`abreast run --ray`: the driver requests hosts from Ray, shows rank 0's output and returns the script's exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from abreast.ray.trainer import trainer_of
 from abreast.stderr import fail, tell
 
 _LOOK_SECONDS = 0.25
-# Of Ray Train, where the user has not chosen: workers stay in the folder that Ray ships, and it sees soon that one has ended.
+# Settings of Ray Train, unless the user set them: workers stay in the folder that Ray ships, and it soon notices a worker's end.
 _SETTINGS = {"RAY_CHDIR_TO_TRIAL_DIR": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5"}
 
 
@@ -30,7 +30,7 @@ def run_on_ray(script: Script, request: Request) -> int:
     Raises `AbreastError` if it cannot start. Ctrl-C, or any other end of this function, ends everything on all hosts.
     """
     with connected(request.hosts) as is_new, _storage() as storage:
-        signal.signal(signal.SIGTERM, _end)  # in place of Ray's
+        signal.signal(signal.SIGTERM, _end)  # replaces Ray's handler
         request = completed(request)
         if not script.quiet:
             tell(f"asking Ray for {request}, to run {script.target} on each")
@@ -48,12 +48,12 @@ def run_on_ray(script: Script, request: Request) -> int:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """As Ctrl-C does: `ray job stop` sends SIGTERM."""
+    """End the driver as Ctrl-C would, because `ray job stop` sends SIGTERM."""
     sys.exit(128 + number)
 
 
 class _Fit:
-    """An actor that fits. A thread of the driver could not be ended: Ray ends a process whose threads use it too late."""
+    """An actor that calls `fit`. A thread of the driver could not be ended: Ray ends a process too late if threads use it."""
 
     def run(self, script: Script, request: Request, storage: str, output: Any) -> AbreastError | None:
         from ray.train import RunConfig, ScalingConfig
@@ -73,7 +73,7 @@ class _Fit:
 
 
 def _follow(fit: Any, output: Any, waiting: Waiting) -> AbreastError | None:
-    """Print rank 0's output until the run has ended; returns how. Raises `LaunchError` if the workers do not begin in time."""
+    """Print rank 0's output until the run ends; returns its error, or None. Raises `LaunchError` if workers begin too late."""
     import ray
 
     has_begun = False
@@ -118,7 +118,7 @@ def _beside_this(actor: type, variables: Mapping[str, str] | None = None) -> Any
 
 @contextlib.contextmanager
 def _storage() -> Iterator[str]:
-    """A folder for what Ray Train writes about a run; else it fills `~/ray_results`."""
+    """A temporary folder for Ray Train's files about a run, which would otherwise fill `~/ray_results`."""
     folder = tempfile.mkdtemp(prefix="abreast-ray-")
     try:
         yield folder

@@ -19,8 +19,8 @@ class ScriptFailed(WorkerError):
         size: the number of ranks.
         host: the name of its host.
         returned: its exit code, or minus the number of the signal that ended it.
-        last_lines: the end of its output, or None where that was shown already.
-        failed_time: when it ended, in seconds since the epoch.
+        last_lines: the end of its output, or None if that was shown already.
+        failed_time: the time of its end, in seconds since the epoch.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ScriptFailed(WorkerError):
         super().__init__(f"the script {how} on rank {rank} of {size}, host {host}{shown}", rank=rank)
         self.exit_code = returned if returned > 0 else _SIGNAL_EXIT - returned
         self.failed_time = time.time() if failed_time is None else failed_time
-        # One that a signal ended died first; the others may have complained about it.
+        # A script that a signal ended died first; the others may have complained about it.
         self.order = (returned > 0, self.failed_time)
         self._made_of = (rank, size, host, returned, last_lines, self.failed_time)
 
@@ -40,7 +40,7 @@ class ScriptFailed(WorkerError):
 
 
 def translated(error: Exception) -> AbreastError:
-    """Our error for one that `fit()` of a trainer raised: that of the rank that died or failed first, where it is known."""
+    """Our error for an exception of a trainer's `fit()`: the error of the rank that died or failed first, if known."""
     if isinstance(error, AbreastError):
         return error
     found = getattr(error, "worker_failures", None)

@@ -10,11 +10,11 @@ from types import ModuleType
 from abreast.errors import BackendError, NotInstalledError
 from abreast.installing import install_command
 
-_OLDEST = (2, 51)  # the first whose Ray Train has the present API without being asked to
+_OLDEST = (2, 51)  # the first version in which the present API of Ray Train is the default
 
 
 def ray_train() -> ModuleType:
-    """The module `ray.train`. Raises `NotInstalledError` without Ray, and `BackendError` for one that is too old."""
+    """The module `ray.train`. Raises `NotInstalledError` without Ray, and `BackendError` for a version that is too old."""
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     try:
         found = importlib.import_module("ray")

@@ -26,7 +26,7 @@ from abreast.ray.script import Script
 def run_on_worker(config: Mapping[str, Any]) -> None:
     """Run the script until it ends. Raises `ScriptFailed` unless its exit code is 0.
 
-    Of `config`, `script` is the `Script`, and `output` the actor that shows rank 0's output, if there is one.
+    In `config`, `script` is the `Script`, and `output` the actor that shows rank 0's output, if there is one.
     """
     context, script, output = ray.train.get_context(), config["script"], config.get("output")
     rank, size = context.get_world_rank(), context.get_world_size()
@@ -50,7 +50,7 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
     def take(name: StreamName, data: bytes) -> None:
         if shown is not None:
             ray.get(shown.write.remote(name, data))
-        os.write(1 if name == "stdout" else 2, data)  # Ray's files
+        os.write(1 if name == "stdout" else 2, data)  # goes to Ray's log files
 
     if returned := child.run(take):
         last = None if shown is not None else child.last.decode(errors="replace")
@@ -58,9 +58,9 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
 
 
 def _meeting() -> tuple[str, int, str]:
-    """The address by which Ray knows this host, a port that is free there, and a secret of this start of the script.
+    """This host's address in Ray, a free port on it, and a new secret for this start of the script.
 
-    The next port is free, too: processes on Ray meet there, beside a store that PyTorch may keep.
+    The next port is free, too: processes on Ray meet there, because PyTorch may keep a store at the first one.
     """
     address = ray.util.get_node_ip_address()
     return address, free_port(address, 2), secrets.token_hex(32)
@@ -69,14 +69,14 @@ def _meeting() -> tuple[str, int, str]:
 def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:
     """The variables of the script: this worker's, those of its launch, and its rank."""
     environ = {**os.environ, **script.environ, "PYTHONUNBUFFERED": "1"}
-    # Ray limits its worker to the CPUs that it was given for bookkeeping, in most cases one; the script may use the host.
+    # Ray limits its worker to its bookkeeping CPUs, in most cases one; the script may use the whole host.
     if "OMP_NUM_THREADS" not in _first_variables():
         environ.pop("OMP_NUM_THREADS", None)
-    environ.pop("ABREAST_SECRET_FILE", None)  # it would count before the secret of this start
+    environ.pop("ABREAST_SECRET_FILE", None)  # it would take priority over the secret of this start
     return environ | {name: str(value) for name, value in numbers.items()}
 
 
 def _first_variables() -> set[str]:
-    """The names of the variables that this process was started with."""
+    """The names of the variables with which this process was started."""
     words = Path("/proc/self/environ").read_bytes().split(b"\0")
     return {word.partition(b"=")[0].decode(errors="replace") for word in words}

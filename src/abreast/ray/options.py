@@ -1,4 +1,4 @@
-"""The options of `abreast run --ray`, and what it prints with `--dry-run`."""
+"""The options of `abreast run --ray`, and its output with `--dry-run`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def refuse_without_ray(options: argparse.Namespace) -> None:
-    """Raise `LaunchError` for options that only mean something beside `--ray`."""
+    """Raise `LaunchError` for options that have a meaning only with `--ray`."""
     for name in ("gpus_per_host", "start_timeout"):
         if getattr(options, name) is not None:
             raise LaunchError(f"--{name.replace('_', '-')} is for runs on Ray", "add --ray, or leave it out")
 
 
 def run(options: argparse.Namespace, run_options: RunOptions) -> int:
-    """Run the script on Ray, or print what would be asked of Ray; returns the exit code."""
+    """Run the script on Ray, or print the request to Ray; returns the exit code."""
     for name in ("this", "port", "secret_file"):
         if getattr(options, name) is not None:
             raise LaunchError(f"--{name.replace('_', '-')} is for hosts without a launcher", "leave it out with --ray")

@@ -1,7 +1,7 @@
-"""The way of rank 0's output to the terminal of the driver: an actor that holds what was written until it is read.
+"""The path of rank 0's output to the driver's terminal: an actor that holds the output until it is read.
 
-Ray's own connections carry it, with Ray's authentication. Ray's way, which prints each line with the name of its worker in
-front, is off meanwhile.
+Ray's own connections carry it, with Ray's authentication. Ray's own printing, which puts the name of a worker before each line,
+is off meanwhile.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-Chunk = tuple[str, bytes]  # "stdout" or "stderr", and what was written there; or "begin", and the rank that begins
+Chunk = tuple[str, bytes]  # "stdout" or "stderr" with the written bytes; or "begin" with the rank that begins
 _CHUNKS = 64  # a script that writes faster than the driver prints waits
 
 
@@ -21,12 +21,12 @@ class Output:
         self._written = asyncio.Event()
 
     async def write(self, name: str, data: bytes) -> None:
-        """Add something that was written; returns when there is room for it."""
+        """Add written output; returns when there is room for it."""
         await self._chunks.put((name, data))
         self._written.set()
 
     async def read(self, seconds: float) -> list[Chunk]:
-        """The output since the last call; waits up to so many seconds for something."""
+        """The output since the last call; waits up to `seconds` seconds for some."""
         if self._chunks.empty():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._written.wait(), seconds)

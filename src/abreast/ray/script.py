@@ -1,4 +1,4 @@
-"""A script with its arguments and options, as the driver sends it to Ray's workers."""
+"""A script with its arguments and options, in the form that the driver sends to Ray's workers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _STAYS = ("ABREAST_RANK", "ABREAST_WORLD_SIZE", "ABREAST_HOSTS", "ABREAST_HOST_R
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """The script that each worker starts: `abreast run` with these options, in `folder` where a host has it.
+    """The script that each worker starts: `abreast run` with these options, in `folder` if a host has it.
 
-    `environ` are the driver's variables that every script gets.
+    `environ`: the driver's variables that every script gets.
     """
 
     target: str
@@ -37,7 +37,7 @@ class Script:
         return ["run", *flags, self.target, *self.arguments]
 
     def folder_here(self) -> str:
-        """The folder to run it in: the driver's, or one that Ray has shipped. Raises `LaunchError` if the script is in none."""
+        """The folder in which it runs: the driver's, or one shipped by Ray. Raises `LaunchError` if none has the script."""
         folders = [self.folder, os.getcwd(), *(os.path.abspath(entry) for entry in sys.path)]
         if self.module or os.path.isabs(self.target):
             found = next(filter(os.path.isdir, folders), None)

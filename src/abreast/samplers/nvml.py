@@ -23,7 +23,7 @@ class GpuSample(DeviceSample):
 
 
 class NvidiaDevices:
-    """The NVIDIA devices that this process sees, under the names that `abreast devices` gives them."""
+    """The visible NVIDIA devices, by the names that `abreast devices` prints."""
 
     def __init__(self, devices: Sequence[Device] | None = None, nvml: Any = None) -> None:
         if nvml is None:

@@ -15,7 +15,7 @@ from abreast.cpu import num_cores
 from abreast.samplers.sample import DeviceSample
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SAMPLES_PER_SEARCH = 10  # how often to search for new child processes
+_SAMPLES_PER_SEARCH = 10  # samples between two searches for new child processes
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -33,7 +33,7 @@ class Processor:
         self._before_ns = 0
 
     def sample(self) -> list[DeviceSample]:
-        """One sample; none at the first call, since utilisation needs two."""
+        """One sample; none at the first call, because utilisation needs two readings."""
         if self.note is not None:
             return []
         now_ns = perf_counter_ns()

@@ -14,7 +14,7 @@ _JOIN_SECONDS = 5.0
 
 
 class Sensor(Protocol):
-    """Takes samples of devices; `note` says what it cannot measure, if anything."""
+    """A source of device samples; `note` states what it cannot measure, if anything."""
 
     note: str | None
 

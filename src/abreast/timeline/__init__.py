@@ -1,1 +1,1 @@
-"""Where the time of each training step goes: the `Timeline` callback, its files, and device traces."""
+"""The time of each training step by part: the `Timeline` callback, its files, and device traces."""

@@ -83,7 +83,7 @@ class Accounts:
         return numbers
 
     def _forget(self, end: int) -> None:
-        """Drop the spans that no later window can own: those that began before `end`. Puts may last longer than `end`."""
+        """Drop the spans that no later window can own, which began before `end`. Puts may last longer than `end`."""
         self._waits, self._calls, self._sums = (
             each[:, each[0] >= end] for each in (self._waits, self._calls, self._sums)
         )
@@ -106,7 +106,5 @@ def _calls(some: Intervals, windows: Windows) -> Intervals:
     calls = np.stack((windows.called, windows.returned))
     owners = windows.owners(some[0])
     own = owners >= 0
-    calls[:, owners[own][::-1]] = some[:, own][
-        :, ::-1
-    ]  # in reverse, since of several values for one index the last stays
+    calls[:, owners[own][::-1]] = some[:, own][:, ::-1]  # reversed: with several values for one index, the last is kept
     return calls

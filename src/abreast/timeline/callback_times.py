@@ -1,7 +1,7 @@
-"""When Keras calls the callbacks of one fit, and for how long: all callbacks together, not each.
+"""The times and durations of Keras's calls of the callbacks of one fit: all callbacks together, not each.
 
 The methods of one `CallbackList` object are wrapped, not those of the class. So other fits, also nested ones, are not
-affected, and the wrapping ends with the object. Here too: finding the fit that a callback belongs to.
+affected, and the wrapping ends with the object. Also here: the search for the fit of a callback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTENERS = "_abreast_listeners"
 
 
 class EventListener(Protocol):
-    """Is called in the training thread, before and after Keras calls all callbacks with an event."""
+    """A listener, called in the training thread before and after Keras calls all callbacks with an event."""
 
     def before(self, event: str, index: int, logs: Any, time_ns: int) -> None: ...
 

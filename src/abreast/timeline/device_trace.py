@@ -1,6 +1,6 @@
 """`DeviceTrace`: a Keras callback that runs the backend's own profiler over chosen steps of a training.
 
-The backend chooses the profiler and says how to open its files (`Tracer` in `backend/instruments.py`).
+The backend chooses the profiler, and explains how to open its files (`Tracer` in `backend/instruments.py`).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Running:
         fit.when_forgotten(self._finish)
 
     def stop(self) -> None:
-        """Stop the profiler from this thread and print where its files are."""
+        """Stop the profiler from this thread, and print the place of its files."""
         self.tracer.end_step()
         self._finish()
         self._thread.join(_JOIN_SECONDS)
@@ -142,7 +142,7 @@ class _Running:
                 return
 
     def _finish(self) -> None:
-        """Stop the profiler and print where its files are, unless it is stopped already or this thread cannot stop it."""
+        """Stop the profiler and print the place of its files, unless it is stopped or this thread cannot stop it."""
         self._done.set()
         with self._lock:
             if self._is_stopped or (how := self.tracer.stop()) is None:

@@ -29,7 +29,7 @@ def without(some: Intervals, holes: Intervals, owners: npt.NDArray[np.intp]) -> 
     Both the intervals and the holes must be sorted and disjoint.
     """
     begins, ends = _within_owners(some, holes, owners)
-    # Holes cut an interval into one piece more than there are holes. Pieces begin where the interval begins or a hole ends.
+    # Holes cut an interval into one more piece than there are holes. A piece begins at the interval's begin or a hole's end.
     pieces = np.stack((np.sort(np.append(some[0], ends)), np.sort(np.append(some[1], begins))))
     return pieces[:, pieces[0] < pieces[1]]
 

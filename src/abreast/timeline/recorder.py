@@ -27,7 +27,7 @@ _FLUSH_SECONDS = 10.0
 
 
 class DeviceClock(Protocol):
-    """The part of `backend/instruments.py` that says when devices have finished."""
+    """The part of `backend/instruments.py` that measures when devices have finished."""
 
     def mark(self, outputs: Any) -> Any: ...
 
@@ -35,7 +35,7 @@ class DeviceClock(Protocol):
 
 
 class StepRecorder:
-    """Records from `start` to `stop`, or until the fit has returned or raised. After that nothing of it runs."""
+    """Records from `start` to `stop`, or until the fit has returned or raised. After that, none of its threads runs."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class StepRecorder:
             self._thread.join(_FLUSH_SECONDS)
 
     def _abandon(self) -> None:
-        """Stop after a fit that was freed without `on_train_end`. Does not wait, since any thread may call it."""
+        """Stop after a fit that was freed without `on_train_end`. Does not wait, because any thread may call it."""
         self._stopped = True
         self._wake.put(None)
 
@@ -174,7 +174,7 @@ class StepRecorder:
             self._is_idle = False
 
     def _wait_for_devices(self, until_ns: int) -> None:
-        """Wait for the devices to compute each step under way, and note when they have."""
+        """Wait until the devices have computed each step under way, and note the times."""
         while self._unfinished and perf_counter_ns() < until_ns:
             window = self._unfinished.popleft()
             window.finished, window.handle = self._clock.finished(window.handle), None

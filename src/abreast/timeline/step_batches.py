@@ -1,6 +1,6 @@
-"""The batches of each step: how many, their rows and bytes, and how long reading and putting them took.
+"""The batches of each step: their number, rows and bytes, and the time to read and put them.
 
-Not here: how long the step waited for them (`accounts.py`).
+Not here: the time that the step waited for them (`accounts.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StepBatches:
 class _BatchSpans:
     """Spans of batches, kept until a step uses their batch.
 
-    Of several spans of one batch the newest counts: numbers restart with every epoch, and no step uses a validation's.
+    If a batch has several spans, the newest counts: numbers restart with every epoch, and no step uses a validation's.
     """
 
     def __init__(self, nothing: Columns) -> None:
@@ -80,13 +80,13 @@ class _BatchSpans:
         self._waiting = in_order(self._waiting, spans)
 
     def of(self, uses: Times, call_ends: Times) -> Times:
-        """Per step: total duration (ns) and further columns of the spans that started before that step's call returned."""
+        """Total duration (ns) and further columns per step, of the spans that started before that step's call returned."""
         begins, ends, batches, *more = self._waiting
         # Sorted by batch, then by step, a span comes just before the use of its batch.
         next_uses = uses.searchsorted(batches << _STEP_BITS | _next_calls(call_ends, begins))
         is_used = np.append(uses >> _STEP_BITS, -1)[next_uses] == batches
         newest = np.full(len(uses), -1)
-        newest[next_uses[is_used]] = is_used.nonzero()[0]  # of several values for one index, the last stays
+        newest[next_uses[is_used]] = is_used.nonzero()[0]  # with several values for one index, the last is kept
         is_found = newest >= 0
         steps, found = uses[is_found] & _STEP_MASK, newest[is_found]
         columns = [np.bincount(steps, column[found], minlength=len(call_ends)) for column in (ends - begins, *more)]
@@ -95,5 +95,5 @@ class _BatchSpans:
 
 
 def _next_calls(call_ends: Times, times: Times) -> Times:
-    """Index of the first call that ends later than each time; the number of calls where none does yet."""
+    """Index of the first call that ends later than each time; the number of calls if none does yet."""
     return call_ends.searchsorted(times, "right")

@@ -1,4 +1,4 @@
-"""When devices computed each step, derived from when they finished it: a device computes the steps in order."""
+"""The times when devices computed each step, derived from their finish times: a device computes the steps in order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from abreast.timeline.windows import Window
 
 
 class Computing(NamedTuple):
-    """When devices computed some steps.
+    """The times when devices computed some steps.
 
-    A device starts to compute a step at the step's call, or when it has finished the step before, if that is later. It does
-    not compute while the call waits.
+    A device starts to compute a step at the step's call, or after the previous step, whichever is later. It does not compute
+    while the call waits.
     """
 
     begins: Times  # steps x devices
-    finishes: Times  # steps x devices; equal to `begins` where the step was reported as finished before that
+    finishes: Times  # steps x devices; equal to `begins` if the step was reported as finished before that
     before: Times  # per step: when all devices had finished all earlier steps
     after: Times  # per step: when all devices had finished this step and all earlier ones
 
@@ -46,7 +46,7 @@ class StepDevices:
         self._finished = np.full((1, num_devices), begin_ns)
 
     def of(self, closed: Sequence[Window], calls: Intervals) -> Computing:
-        """When the devices computed these steps. A step without a known finish counts as computed when its call returns."""
+        """The computing times of these steps. A step without a known finish counts as computed when its call returns."""
         finishes = self._finishes(closed, calls[1])
         finished = np.maximum.accumulate(np.concatenate((self._finished, finishes)))
         self._finished = finished[-1:]

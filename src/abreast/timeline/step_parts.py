@@ -2,7 +2,7 @@
 
 Each moment of a step belongs to the first of these that is true at that moment: the device sums over devices, the device
 computes, a callback runs, the step waits for a batch whose copy is being made, the step waits for a batch. The remaining
-time is Python's. So time that is hidden behind computing counts as computing, and the parts add up to the step.
+time is Python's. So time that computing hides counts as computing, and the parts add up to the step.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def split(
 ) -> npt.NDArray[np.int64]:
     """Split steps, which must be sorted and disjoint: for each, a row of `PARTS` in nanoseconds.
 
-    `busy` and `sums`: when the device computes, and when it sums over devices. `callbacks` and `waits`: when the training
-    thread is in callbacks, or waits for a batch. `puts`: when a batch is cut and its copies are begun. These intervals need
-    not be sorted or disjoint, nor lie in a step.
+    `busy` and `sums`: times when the device computes, and sums over devices. `callbacks` and `waits`: times when the training
+    thread is in callbacks, or waits for a batch. `puts`: times when a batch is cut and its copies are begun. These intervals
+    need not be sorted or disjoint, nor lie in a step.
     """
     # One sweep over the begins and ends of all steps, for speed: every step of a training is split.
     kinds = [disjoint(kind) for kind in (puts, waits, callbacks, busy, sums)]

@@ -41,7 +41,7 @@ class StepSpans:
         self._steps = steps, pauses[:, pauses[0] >= steps[0, 2]]
 
     def spans(self) -> tuple[Span, ...]:
-        """All spans of the newest steps, and those that arrived between them."""
+        """All spans of the newest steps, and spans that arrived between them."""
         steps, pauses = self._steps
         oldest = int(steps[0, 2]) if len(steps) else self._begin_ns
         arrived = [span for span in self._arrived.copy() if span.end_ns >= oldest]

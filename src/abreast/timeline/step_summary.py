@@ -129,7 +129,7 @@ def _steps(summary: TimelineSummary) -> str:
 
 
 def _uses(summary: TimelineSummary) -> dict[str, str]:
-    """By device: how busy it was, and its memory."""
+    """Utilisation and memory by device, in words."""
     found = {}
     for device, use in summary["samples"].items():
         busy = "" if use["utilisation"] is None else f"{share(use['utilisation'])} busy on average, "

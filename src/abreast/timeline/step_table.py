@@ -18,7 +18,7 @@ STEP = np.dtype(
         ("epoch", "i4"),
         ("step", "i4"),  # in the epoch; with `steps_per_execution`, the first of several
         ("batches", "i4"),
-        ("rows", "i8"),  # 0: not known
+        ("rows", "i8"),  # 0: unknown
         ("bytes", "i8"),  # of the batch, on the host
         ("begin", "f8"),  # seconds since the fit began
         ("wall", "f8"),
@@ -30,7 +30,7 @@ STEP = np.dtype(
 )
 _NAMES: tuple[str, ...] = STEP.names or ()
 _UNITS = np.array([1e9 if STEP[name].kind == "f" else 1 for name in _NAMES])
-Numbers = npt.NDArray[np.int64]  # steps x fields of `STEP`, in nanoseconds where `STEP` has seconds
+Numbers = npt.NDArray[np.int64]  # steps x fields of `STEP`, with nanoseconds in place of `STEP`'s seconds
 NO_STEPS: Numbers = np.empty((0, len(_NAMES)), np.int64)
 
 

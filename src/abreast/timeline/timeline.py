@@ -55,7 +55,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         devices: names of the devices that the last `fit` trained on.
         history: a list by name with a value per epoch: `epoch`, `num_steps`, and in seconds `total_seconds`, `step_seconds` (the
             median), each part as `wait_seconds`, `validation_seconds` and `epoch_seconds` (the rest between steps).
-        notes: what could not be measured, as text.
+        notes: texts about times that could not be measured.
 
     Raises:
         BackendError: a setting is invalid, or in `fit` if the file cannot be written.
@@ -171,7 +171,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """What happened when in the newest `keep_steps` steps, each with track, name, begin and end in nanoseconds."""
+        """The spans of the newest `keep_steps` steps, each with track, name, begin and end in nanoseconds."""
         self._flush()
         return () if self._accounts is None else self._accounts.newest.spans()
 

@@ -1,6 +1,6 @@
-"""Times of training steps, as the training thread noted them: `Window` is one step, `Windows` many steps as columns.
+"""Times of training steps, noted by the training thread: `Window` is one step, `Windows` many steps as columns.
 
-Here too: finding the step that contains a time. Not here: the parts of a step (`accounts.py`).
+Also here: the search for the step that contains a time. Not here: the parts of a step (`accounts.py`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Windows(NamedTuple):
         return np.where(self.in_callbacks(times) | (times >= self.end[index]), -1, index)
 
     def begun(self, times: Times) -> npt.NDArray[np.intp]:
-        """Index of the last window that begins no later than each time; -1 if there is none."""
+        """Index of the last window that begins no later than each time; -1 without one."""
         return self.start.searchsorted(times, "right") - 1
 
 
