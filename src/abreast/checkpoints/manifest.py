@@ -169,7 +169,7 @@ def check(manifest: Manifest) -> None:
     if len({tensor.place.name for tensor in manifest.tensors}) != len(manifest.tensors):
         raise ValueError("two of its tensors have the same name")
     if strays := {tensor.file for tensor in manifest.tensors} - {*names}:
-        raise ValueError(f"a tensor is in {min(strays)!r:.100}, which is none of its files")
+        raise ValueError(f"a tensor is in {min(strays)!r:.100}, which is not one of its files")
     places: dict[str, list[TensorPlace]] = {name: [] for name in names}
     for tensor in manifest.tensors:
         places[tensor.file].append(tensor.place)

@@ -87,8 +87,8 @@ _PER_HOST = (
 )
 
 _ANOTHER_BATCH = (
-    "the last batch that a generator gave is another one than in the first run: what it gives from now on is not exactly what "
-    "would have followed\n"
+    "the last batch of a generator differs from the first run's: its next batches are not exactly those that would have "
+    "followed\n"
     "hint: let the generator draw from a random generator of its own, with a seed"
 )
 

@@ -200,7 +200,7 @@ def _operation(value: Any) -> str | None:
 def _named_operation(name: str) -> Any:
     root, _, last = str(name).rpartition(".")
     if root not in _HOMES or not callable(found := getattr(_HOMES[root], last, None)):
-        raise ValueError(f"{name!r} is no operation of Keras or NumPy")
+        raise ValueError(f"{name!r} is not an operation of Keras or NumPy")
     return found
 
 

@@ -45,7 +45,7 @@ class Channel:
         try:
             return json.loads(self.receive(seconds, limit))
         except (ValueError, RecursionError) as error:
-            raise ConnectionError(f"rank {self.rank} sends what is not JSON") from error
+            raise ConnectionError(f"rank {self.rank} sends data that is not JSON") from error
 
     def has_ended(self) -> bool:
         """Whether the other end has closed, and all of its data has been read."""

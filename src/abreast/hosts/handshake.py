@@ -141,7 +141,7 @@ def _json(text: bytes) -> dict[str, Any]:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Refused("it says what is not JSON") from error
+        raise Refused("it sends data that is not JSON") from error
     if not isinstance(said, dict):
-        raise Refused("it says what is not a JSON object")
+        raise Refused("it sends JSON that is not an object")
     return said

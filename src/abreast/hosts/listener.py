@@ -61,7 +61,7 @@ class Listener:
         while not self._ready:
             now = time.monotonic()
             if now >= deadline:
-                raise TimeoutError(f"nobody came within {seconds:g} s")
+                raise TimeoutError(f"no process came within {seconds:g} s")
             until = min([deadline, *(stranger.deadline for stranger in list(self._strangers)[:1])])
             for key, _ in self._selector.select(max(until - now, 0)):
                 self._welcome() if key.data is None else self._hear(key.data)

@@ -114,7 +114,7 @@ def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> Non
             ranks = [f"rank {each.rank} of {each.size}" for each in (typed, other)]
             raise LaunchError(
                 f"--hosts makes this process {ranks[0]}, and {other.source} started it as {ranks[1]}",
-                f"leave out --hosts (ABREAST_HOSTS): a launcher says who is who; or start this without {other.source}",
+                f"leave out --hosts (ABREAST_HOSTS): a launcher sets the ranks; or start this without {other.source}",
             )
 
 

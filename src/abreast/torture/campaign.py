@@ -80,7 +80,7 @@ def torture(request: Request, place: Path, tell: Callable[[str], None]) -> Campa
                 f"the script does not compute the same twice, undisturbed: {unequal}",
                 "seed what it draws: keras.utils.set_random_seed(1)",
             )
-        found.alone.append(f"with checkpoints it ends otherwise: {unequal}")
+        found.alone.append(f"with checkpoints it ends differently: {unequal}")
         return found
     ruler = runs.ruler(expected) if "devices" in request.faults else None
     for one, chosen in _rounds(request):

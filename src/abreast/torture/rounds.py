@@ -140,7 +140,7 @@ class Training:
                 problems.append(f"the checkpoint {name} is not whole: {error.message}")
         saved = start.notes("saved")
         if saved and saved[-1].value not in self._names():
-            problems.append(f"the checkpoint {saved[-1].value} had been saved, and is not there")
+            problems.append(f"the saved checkpoint {saved[-1].value} is missing")
         return problems
 
     def _check_begin(self, start: Start, whole: list[str]) -> list[str]:

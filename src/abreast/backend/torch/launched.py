@@ -46,7 +46,7 @@ from abreast.stderr import tell_once
 
 _LOOK_SECONDS = 1.0  # between two comparisons of the settings of a model that a script trains batch by batch
 _OTHER_DRAWS = (
-    "random layers go on not exactly on all but the first device of each process: they draw other numbers there\n"
+    "random layers continue exactly only on the first device of each process: on the others they draw other numbers\n"
     "hint: start one process for each device"
 )
 
