@@ -1,4 +1,4 @@
-"""A process group of `torch.distributed` in a script that one process runs: refused by name.
+"""A process group of `torch.distributed` in a script that one process runs: it raises an error that names it.
 
 Not here: scripts that torchrun, srun or mpirun started several times, which may make one (`launchers/`).
 """
@@ -26,7 +26,7 @@ _is_refused = False
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Inside, a script that imports `torch.distributed` gets a function of ours in place of `init_process_group`."""
+    """Inside, a function of ours replaces `init_process_group` for a script that imports `torch.distributed`."""
     with ExitStack() as stack:
 
         def watch(module: ModuleType) -> None:
@@ -39,7 +39,7 @@ def watched() -> Iterator[None]:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Inside `watched`, refuse a process group also where it could be made: its models train on several devices of abreast."""
+    """Inside `watched`, refuse even a process group that could be made: the models train on several devices of abreast."""
     global _is_refused
     before, _is_refused = _is_refused, True
     try:
@@ -59,7 +59,7 @@ def _unless_refused(plain: Any) -> Any:
         try:
             return plain(*args, **kwargs)
         except ValueError as error:
-            if "environment variable" in str(error):  # of a launcher
+            if "environment variable" in str(error):  # a launcher's variable is missing
                 raise _error() from None
             raise
 

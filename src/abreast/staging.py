@@ -75,8 +75,8 @@ class Stage(Generic[Staged]):
 
     `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
     staged batch that no step will run. `drawn` returns the state of the random generator from which both steps and sources draw,
-    or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: the
-    processes of a job whose sources give rows of their own (`feed/own_batches.py`).
+    or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: the processes of a job whose
+    sources give rows of their own (`feed/own_batches.py`).
     """
 
     put: Callable[[HostBatch], Staged]
@@ -91,8 +91,8 @@ class Staging:
     """Settings of a feed. `prefetch` batches wait on the devices, limited by `budget_bytes` (None: 1/8 of the free memory).
 
     `prefetch=None` means 2, or 0 for a source that could see effects of code between steps, and for arrays if short steps are
-    faster with 0. `input_timeout` ends a `fit` that
-    waits that many seconds for one batch; None waits for ever, and reports the wait.
+    faster with 0. `input_timeout` ends a `fit` that waits that many seconds for one batch; None waits for ever, and reports the
+    wait.
     """
 
     prefetch: int | None = None

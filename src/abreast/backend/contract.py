@@ -24,7 +24,7 @@ Kind = Literal["train", "test", "predict"]
 
 @dataclass(frozen=True)
 class Placement:
-    """A model's devices, one replica on each; how BatchNormalization counts rows; how far the model's feed works ahead.
+    """A model's devices, one replica on each; the rows that BatchNormalization uses; the settings of the model's feed.
 
     `check_rows`: whether backends whose replicas see only their own rows first search for layers that relate rows. `source`:
     whether each process of a launcher reads the whole data, or rows of its own.

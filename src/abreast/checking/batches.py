@@ -32,7 +32,7 @@ class Fingerprint:
 
 @dataclass
 class SourceFingerprints:
-    """The fingerprints of one source's batches, pass by pass, and how many of them steps have used.
+    """The fingerprints of one source's batches, pass by pass, and the number that steps have used.
 
     `taken` are the batches that our feed passed to steps. They have precedence, because a faulty feed could lose or double a
     batch. `draws`: true if the source draws from NumPy's global generator.

@@ -54,7 +54,7 @@ def check(
         devices: `"auto"`, a number, indices or names, as in `DataParallel`.
         steps: number of steps to compare.
         batch_norm: `"global"` or `"local"` statistics of BatchNormalization.
-        **fit_arguments: the other arguments of `fit`, as `batch_size=64`.
+        **fit_arguments: the other arguments of `fit`, such as `batch_size=64`.
 
     Returns:
         A `Verdict`, which prints as text.

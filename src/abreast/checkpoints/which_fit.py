@@ -77,7 +77,7 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
 def _beside_another(folder: str) -> str | None:
     """The relation of a new `fit` to a running one, in words; None if it is alone, and then it occupies its folder.
 
-    After a restart, it is unknown which of two fits was the n-th, and how many a callback or a data source had called.
+    After a restart, the numbers of two such fits are unknown, and so is the number of fits in a callback or a data source.
     """
     thread = threading.get_ident()
     with _beginning:
@@ -231,7 +231,7 @@ class _NthFit:
 
     @property
     def _epochs(self) -> int:
-        """The number of the last epoch that Keras trains."""
+        """The number of epochs at which Keras's `fit` ends."""
         return int(min(self._arguments["epochs"], keras.config.max_epochs() or self._arguments["epochs"]))
 
     def _has_ended(self, saved: Snapshot) -> bool:

@@ -101,7 +101,7 @@ class FitCall:
         return x.again() if isinstance(x, _SharedGenerator) else x
 
     def adapter(self) -> Any:
-        """Keras's data adapter of the source, as `fit` would make it."""
+        """Keras's data adapter of the source, made in the same way as by `fit`."""
         names = ("y", "sample_weight", "batch_size", "steps_per_epoch", "shuffle", "class_weight")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `fit` itself gives the same warnings

@@ -62,7 +62,7 @@ def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit
         x: the data of `fit`.
         y: the targets of `fit`, if `x` does not contain them.
         steps: number of steps to measure as given, at least.
-        **fit_arguments: the other arguments of `fit`, as `batch_size=64`.
+        **fit_arguments: the other arguments of `fit`, such as `batch_size=64`.
 
     Returns:
         A `Diagnosis`, which prints as text.
@@ -198,7 +198,7 @@ class _Doctor:
         sums = self.placement.backend.instruments.all_reduce_seconds(self.placement, facts.gradient_bytes)
         facts = replace(facts, idle_cores=idle, all_reduce_seconds=sums)
         if facts.simulated and idle < IDLE_CORES:
-            return facts  # the devices share the cores: the time of one alone says nothing about the others
+            return facts  # the devices share the cores, so the time of one device alone shows nothing about the others
         self.runner.take_turns([diagnosed.given(), diagnosed.same_batch(), remedies.on_devices(diagnosed, 1)], rounds=3)
         facts = replace(facts, measures=dict(self.runner.measures))
         alone = facts.measures.get(ONE_DEVICE)

@@ -65,7 +65,7 @@ class Diagnosis:
         breakdown: seconds of the median step by name, in the order of display.
         findings: the causes of lost time, the most expensive first.
         experiments: the steps with one thing changed.
-        spans: what happened when in a few steps.
+        spans: the named intervals of time in a few steps.
         samples: utilisation and memory of the devices during these.
         facts: versions, machine, sizes, and trials that failed.
         mean_rows: number of rows of a step on average; 0 if all batches have `batch_rows`.

@@ -89,7 +89,7 @@ class Reading:
     place_is_own: bool = False
     kind: str = ""  # as in `FitCall.kind`
     workers: int | None = None  # None: the source has no workers to set
-    setting: str = ""  # the argument that sets the workers, as `PyDataset(workers=...)`
+    setting: str = ""  # the argument that sets the workers, such as `PyDataset(workers=...)`
     in_processes: bool = False  # true if other processes read; these are not sampled
 
     @property

@@ -63,7 +63,7 @@ def timed_callbacks(callbacks: Sequence[Any], validated: bool) -> Iterator[Callb
     """Time the methods of these callbacks. Timed methods are set on the objects; the caller restores the objects.
 
     `validated`: whether the run as given validates. Trials do not validate, so their `on_epoch_end` gets training's values
-    in place of those of validation.
+    in place of validation's.
     """
     clocks = CallbackTimes()
     names = Counter(type(callback).__name__ for callback in callbacks)

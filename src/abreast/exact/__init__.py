@@ -5,7 +5,7 @@ For backends that run a model once per replica (TensorFlow, PyTorch). After `ins
 - a loss that works row by row returns this replica's *contribution*: the contributions of all replicas add up to the loss of
   the global batch, for every reduction. A loss that mixes rows, and an unknown loss, gets the rows of all replicas;
 - extra losses (`add_loss`, regularizers) are means over rows, weighted by the replica's number of rows;
-- BatchNormalization uses the moments of the global batch, unless the placement says "local";
+- BatchNormalization uses the moments of the global batch, unless the placement has `batch_norm="local"`;
 - a metric whose state adds up is updated with this replica's rows; every other metric gets the rows of all replicas;
 - a layer that a `RowCheck` found to relate rows gets the rows of all replicas.
 

@@ -261,7 +261,7 @@ def as_array(leaf: Any) -> Any:
 
 
 def running() -> FullRun | None:
-    """The run that this thread is in; None outside of runs."""
+    """The run that this thread is in; None outside runs."""
     run: FullRun | None = getattr(_thread, "run", None)
     return run
 

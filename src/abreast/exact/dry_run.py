@@ -203,7 +203,7 @@ def _refill(container: Any, items: Any) -> None:
 
 @functools.cache
 def _install() -> None:
-    """Wrap Keras's random functions, once. Outside of `dry_run`, and in other threads, they do what they did before."""
+    """Wrap Keras's random functions, once. Outside `dry_run`, and in other threads, they work as before."""
     functions: Any = keras_random
     for name, fixed in _WITHOUT_DRAWS.items():
         setattr(functions, name, _unless_dry_run(getattr(functions, name), fixed))

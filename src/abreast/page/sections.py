@@ -55,6 +55,6 @@ def table(
 
 
 def _row_name(text: str) -> Markup:
-    """The first cell of a row. Only a name with a very long word may be broken inside of a word."""
+    """The first cell of a row. Only a name with a very long word may be broken inside a word."""
     is_long = not isinstance(text, Markup) and any(len(word) > _LONG_WORD for word in text.split())
     return tag("th", text, scope="row", class_="long" if is_long else None)

@@ -10,7 +10,7 @@ from abreast.errors import DataError
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+")
 _CURRENCY = re.compile(r"[^\W\d_]{1,12}|\W{1,3}")  # letters, or a sign such as $
-_LEAST_CENTS = 0.1  # below it, two decimals say too little
+_LEAST_CENTS = 0.1  # below it, two decimals are too few
 _HINT = 'give zero or more, with its currency if you like, as 2.50, "2.50 EUR" or "$2.50"'
 
 

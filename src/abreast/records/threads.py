@@ -23,7 +23,7 @@ class Pool(ThreadPoolExecutor):
     def submit(
         self, function: Callable[_Arguments, _Result], /, *arguments: _Arguments.args, **settings: _Arguments.kwargs
     ) -> Future[_Result]:
-        """Raises `DataError` when the system cannot start a thread."""
+        """Submit work to the pool. Raises `DataError` if the system cannot start a thread."""
         try:
             return super().submit(function, *arguments, **settings)
         except RuntimeError as error:

@@ -52,7 +52,7 @@ class StepTable:
         self._values.frombytes((numbers / _UNITS).tobytes())
 
     def rows(self, first: int = 0, end: int | None = None) -> np.ndarray[Any, Any]:
-        """A copy of the rows between two indices, as `STEP`."""
+        """A copy of the rows between two indices, of type `STEP`."""
         width = len(_NAMES)
         values = np.array(self._values[first * width : None if end is None else end * width]).reshape(-1, width)
         found = np.empty(len(values), STEP)

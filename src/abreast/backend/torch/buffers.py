@@ -75,7 +75,7 @@ class Buffers:
 
     @torch.no_grad()
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set what `read` returned. Raises `CheckpointError` if these are not the buffers of this model."""
+        """Set the buffers that `read` returned. Raises `CheckpointError` if this model has other buffers."""
         present = {f"{i}/{name}": tensor for i, (_, name, tensor) in enumerate(self._present())}
         own, saved = ({name: tuple(each.shape) for name, each in all_.items()} for all_ in (present, values))
         if own != saved:
@@ -85,7 +85,7 @@ class Buffers:
         for name, tensor in present.items():
             tensor.copy_(torch.from_numpy(np.array(values[name])))
 
-    # Changes from outside of a step.
+    # Changes from outside a step.
 
     def mark(self) -> None:
         """Record that all ranks have the buffers' present values."""

@@ -1,6 +1,6 @@
 """Process groups of the ranks: one for all, and one for the first `size` ranks of a host, or for parts of several hosts.
 
-Not here: what the ranks exchange (`link.py`).
+Not here: the exchanges of the ranks (`link.py`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Moment:
 
 
 class Ranks(Protocol):
-    """The processes that take part: workers that this one leads, or those that a launcher started."""
+    """The processes that take part: workers that this process leads, or processes that a launcher started."""
 
     step_lock: StepLock
 

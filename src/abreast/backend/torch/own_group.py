@@ -6,7 +6,7 @@ _made: list[bool] = []
 
 
 def note() -> None:
-    """Record that abreast makes the group: outside of steps, the other ranks do not take part in exchanges."""
+    """Record that abreast makes the group: outside steps, the other ranks do not take part in exchanges."""
     _made.append(True)
 
 

@@ -160,7 +160,7 @@ def _is_compiled(value: Any) -> bool:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """The attributes of one object, except those that only this process can use."""
+    """The attributes of one object, except attributes that only this process can use."""
     own = getattr(type(value), "__getstate__", None) is not getattr(object, "__getstate__", None)
     state = value.__getstate__() if own else value.__dict__
     if not isinstance(state, dict):

@@ -1,4 +1,4 @@
-"""The parts of a Python value: what to compare, what changed, and how to change another process's copy in the same way.
+"""The parts of a Python value: their comparison, their changes, and the same changes in another process's copy.
 
 A part examines one side of one value (its attributes, its items, its numbers) and remembers what it saw. Not here: which values
 are watched, and the paths to another process's copies (`python_state.py`); the parts of modules and classes

@@ -1,7 +1,7 @@
 """The walk from a model to every Python value that its steps can read, and the path by which each was found.
 
-Values are reached through what a value holds, and through what a function's code names: globals, attributes of modules and
-classes. Not here: the comparison of the values (`python_state.py`), and what a value holds (`python_parts.py`).
+Values are reached through the contents of a value, and through the names in a function's code: globals, attributes of modules and
+classes. Not here: the comparison of the values (`python_state.py`), and the contents of a value (`python_parts.py`).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Painters(Protocol):
         """
 
     def aside(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function soon, outside of any batch."""
+        """Call a function soon, separately from the batches."""
 
     def finish(self) -> None:
         """End when all begun tasks are done. No task follows."""

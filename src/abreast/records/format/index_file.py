@@ -142,7 +142,7 @@ def _table(view: memoryview, header: _Header) -> Iterable[tuple[tuple[str, str],
 
 
 def _read_table(view: memoryview, header: _Header) -> dict[tuple[str, str], memoryview]:
-    """Sections by name and type. Only alignment separates them, so that none lies outside of the file or overlaps."""
+    """Sections by name and type. Only alignment separates them, so that none lies outside the file or overlaps."""
     sections: dict[tuple[str, str], memoryview] = {}
     place = _HEADER.size + _SECTION.size * header.num_sections
     for section, begin, end, _ in _table(view, header):

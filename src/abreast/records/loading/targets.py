@@ -59,7 +59,7 @@ def _column(records: Records, name: str, given: tuple[str, ...] | None) -> tuple
 
 
 def _other_targets(records: Records, name: str, of_numbers: str) -> str:
-    """The hint for a column that cannot be targets. `of_numbers` lists those that are numbers."""
+    """The hint for a column that cannot be targets. `of_numbers` lists the columns of numbers."""
     words = text_names(records)
     one = words[0] if len(words) == 1 else "..."
     of_words = f"; columns of words: {', '.join(words)} (targets={one!r} numbers them)" if words else ""

@@ -65,7 +65,7 @@ def _check_free(folder: Path) -> None:
 
 
 def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Manifest | None:
-    """Write the settings into a new folder, or compare them with those of an old one. The manifest if it is finished."""
+    """Write the settings into a new folder, or compare them with an old folder's. Returns the manifest if it is finished."""
     packing = folder / manifest.PACKING
     versioned = _versioned(settings)
     if (folder / manifest.MANIFEST).exists():

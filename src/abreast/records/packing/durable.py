@@ -112,7 +112,7 @@ def _is_file(descriptor: int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def write_errors(folder: Path) -> Iterator[None]:
-    """Turn an `OSError` of writing into a `DataError`, whose hint says how to continue."""
+    """Turn an `OSError` of writing into a `DataError` with a hint on how to continue."""
     try:
         yield
     except OSError as error:

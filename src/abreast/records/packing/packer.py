@@ -87,7 +87,7 @@ def pack(
         class_names: the names in another order than sorted: a list, a file with a name on each line, or a packed data set.
         on_error: `"stop"` raises at an image that cannot be packed; `"skip"` leaves it out, and the summary and a file beside
             `dest` say why.
-        dry_run: make everything except the data set; the summary lists what would fail.
+        dry_run: make everything except the data set; the summary lists the images that would fail.
         progress: called with a `Progress` at most twice a second.
 
     Returns:

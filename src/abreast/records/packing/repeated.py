@@ -1,4 +1,4 @@
-"""The check, after a stop, that an iterable gives the same samples again as those that are packed."""
+"""The check, after a stop, that an iterable gives the packed samples again."""
 
 from __future__ import annotations
 
