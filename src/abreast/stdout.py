@@ -43,9 +43,8 @@ def _checked() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # otherwise Python tries to flush again at its exit
+        # Otherwise Python tries to flush again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
         hint = "redirect it to a file on a disk that has room"

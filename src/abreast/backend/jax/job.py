@@ -24,9 +24,8 @@ from abreast.launchers import World, address_of_rank_0, own_devices, read_world
 from abreast.launchers.route import with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
-_HEARTBEAT_SECONDS = (
-    7 * 24 * 3600
-)  # JAX would end this process by SIGABRT; `leaving.py` notices processes that are gone
+# After a shorter time JAX would end this process by SIGABRT; `leaving.py` notices processes that are gone.
+_HEARTBEAT_SECONDS = 7 * 24 * 3600
 _CONNECT_SECONDS = 300
 _ATTEMPTS = 5  # another program may take a port before the service does
 

@@ -50,9 +50,8 @@ def check_interface(environ: MutableMapping[str, str]) -> None:
 
 def check_between_hosts(master_addr: str, environ: Mapping[str, str]) -> None:
     """Raise `LaunchError` if the user chose an interface at which processes of other hosts cannot reach this one."""
-    names = (
-        "" if master_addr in _LOOPBACK else environ.get("GLOO_SOCKET_IFNAME", "")
-    )  # loopback: all processes are on this host
+    # With a loopback address, all processes are on this host.
+    names = "" if master_addr in _LOOPBACK else environ.get("GLOO_SOCKET_IFNAME", "")
     for name in filter(None, names.split(",")):
         address = _ipv4_address(name)
         is_loopback = address is not None and address[0] == _LOOPBACK_NET

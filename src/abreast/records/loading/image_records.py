@@ -230,9 +230,8 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
 
     def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
         if distribution.current() is not None:
-            batches: Iterator[Any] = map(
-                _as_tuple, self
-            )  # Keras requests it late, so `on_epoch_end` sees no difference
+            # Keras requests it late, so `on_epoch_end` sees no difference.
+            batches: Iterator[Any] = map(_as_tuple, self)
         else:
             batches = self.get_numpy_iterator()
         return batches if super_batch is None else super_batch_iterator(batches, super_batch)
