@@ -50,6 +50,6 @@ def test_a_training_that_is_killed_ends_like_one_that_was_not(backend: str, tmp_
         "--output",
         str(tmp_path / "out"),
     ]
-    out = run_script(backend, [*words, "--kills", "1", "--epochs", "3"], timeout_seconds=240)
+    out = run_script(backend, [*words, "--kills", "1", "--epochs", "8"], timeout_seconds=240)
     assert "SIGKILL on" in out and "SIGTERM, 75 on" in out and "ended on" in out
     assert "largest difference of a weight: " in out

@@ -63,6 +63,7 @@ def test_goes_on_exactly(workers: Workers, case: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_random_scripts_go_on_exactly(workers: Workers) -> None:
     lines = [one(workers.abreast, seed) for seed in range(20)]
     bad = [line for line in lines if line["verdict"] not in GOOD]
