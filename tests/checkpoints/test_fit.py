@@ -584,6 +584,77 @@ def go_on_with_many_weights(folder: str, width: int, devices: int) -> list[str]:
     return said
 
 
+@pytest.mark.parametrize("holder", ["loss", "default of a function"])
+def test_a_variable_of_a_loss_goes_on(workers: Workers, tmp_path: Path, holder: str) -> None:
+    """On JAX, the compiled step of the first run keeps the former value, which is announced."""
+    undisturbed, interrupted, ended, said = workers.abreast.run(change_a_loss, folder=str(tmp_path), holder=holder)
+    assert interrupted["factor"] == ended["factor"] == undisturbed["factor"] == 2.0
+    assert interrupted["evaluate"] == undisturbed["evaluate"] or workers.backend == "jax"
+    assert ended == interrupted
+    if workers.backend == "jax":
+        assert said and "factor has changed, and the training step may be compiled with its former value" in said[0]
+    else:
+        assert interrupted["loss"] == undisturbed["loss"]
+        assert not said
+
+
+def change_a_loss(folder: str, holder: str) -> list[Any]:
+    """In a worker: a fit whose loss has a variable that a callback sets: undisturbed, interrupted after that, and then ended."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import model_attributes, which_fit
+    from abreast.replacing import replaced
+
+    class Scaled(keras.losses.Loss):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = keras.Variable(1.0, trainable=False)
+
+        def call(self, y: Any, predicted: Any) -> Any:
+            return keras.ops.mean(keras.ops.square(y - predicted) * self.factor, axis=-1)
+
+    class Changes(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                (self.model.loss.factor if holder == "loss" else self.model.loss.__defaults__[0]).assign(2.0)
+            if epoch == 2 and fails[0]:
+                raise RuntimeError("planted")
+
+    def function(y: Any, predicted: Any, factor: Any) -> Any:
+        return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
+
+    fails = [False]
+
+    def run(*more: Any) -> dict[str, Any]:
+        which_fit.as_in_a_new_process()
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(4)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        factor = keras.Variable(1.0, trainable=False)
+        model.compile(
+            "sgd", Scaled() if holder == "loss" else lambda y, predicted, factor=factor: function(y, predicted, factor)
+        )
+        abreast.parallelize(model, 2)
+        x = np.linspace(-1, 1, 24, dtype="float32").reshape(8, 3)
+        options = {"batch_size": 4, "shuffle": False, "verbose": 0, "callbacks": [Changes(), *more]}
+        losses = model.fit(x, x[:, :1], epochs=3, **options).history["loss"]
+        held = model.loss.factor if holder == "loss" else model.loss.__defaults__[0]
+        return {"loss": losses, "factor": float(held), "evaluate": model.evaluate(x, x[:, :1], verbose=0)}
+
+    undisturbed = run()
+    said: list[str] = []
+    with replaced(model_attributes, "tell_once", said.append):
+        checkpoint = abreast.Checkpoint(folder, every="epoch")
+        fails[0] = True
+        try:
+            run(checkpoint)
+        except RuntimeError:
+            fails[0] = False
+        interrupted, ended = run(checkpoint), run(checkpoint)
+    return [undisturbed, interrupted, ended, said]
+
+
 def test_an_attribute_that_changes_in_a_later_fit_is_announced(workers: Workers, tmp_path: Path) -> None:
     """The step of the first fit is compiled with its former value, that of a restart in the second one with the present one."""
     said = workers.abreast.run(anneal_in_a_second_fit, folder=str(tmp_path))

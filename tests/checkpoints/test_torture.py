@@ -109,10 +109,11 @@ def test_a_real_script_is_tortured(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_a_real_script_survives_every_fault(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    end = tortured(tmp_path, monkeypatch, capsys, "--backend", backend, "--rounds", "4", "--seed", "3")
+    end = tortured(tmp_path, monkeypatch, capsys, "--backend", backend, "--rounds", "6", "--seed", "3")
     assert (end["ok"], end["problems"]) == (True, [])
     assert [fault for fault, row in end["faults"].items() if row["fired"] != row["recovered"]] == []
 

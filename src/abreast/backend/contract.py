@@ -81,6 +81,10 @@ class Job(Protocol):
         """Announce an error that only this process is about to raise: the others end, and name it."""
         ...
 
+    def explained(self, error: Exception) -> Exception:
+        """An error that names the process that is gone, if the framework's own error follows from that; else the same error."""
+        ...
+
     def share_variables(self, model: Any, placement: Placement) -> None:
         """Between two steps: give every process rank 0's variables, including the optimizer's."""
         ...

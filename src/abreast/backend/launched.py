@@ -44,6 +44,9 @@ class LaunchedProcess:
     def failed(self, why: str) -> None:
         self.job.leaving.failed(why)
 
+    def explained(self, error: Exception) -> Exception:
+        return error
+
     def agree_on_order(self) -> None:
         """Begin an epoch: shuffle in rank 0's order."""
         order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))

@@ -15,7 +15,7 @@ import keras
 from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.other_variables import holds_variables
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
-from abreast.checkpoints.reached import KERASS_OWN, Reached, code_of_steps
+from abreast.checkpoints.reached import KERASS_OWN, Reached, code_of_steps, is_compiled
 from abreast.errors import CheckpointError
 from abreast.feed.values import fill, is_object
 from abreast.stderr import tell_once
@@ -29,9 +29,10 @@ class CallbackStates:
 
     def __init__(self, callbacks: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
         self.callbacks = tuple(callbacks)
-        self._roots = (*self.callbacks, *code_of_steps(model))
+        code, compiled = code_of_steps(model), is_compiled(model)
+        self._roots = (*self.callbacks, *([] if compiled else code))
         self._begin = tuple(dict(vars(each)) for each in callbacks)
-        self._reached = Reached(self._roots, model, sources)
+        self._reached = Reached(self._roots, model, sources, in_steps=code if compiled else [])
 
     def hold(self) -> None:
         self._reached.hold()
@@ -80,9 +81,10 @@ class CallbackStates:
 
     def _report_reached(self, name: str) -> None:
         number, _, path = name.partition(".")
+        who = _name(self._roots[int(number)]) if number.isdigit() else "a callback"
         tell_once(
-            f"checkpoints leave out {path}, which {_name(self._roots[int(number)])} changes: after a restart it is as the "
-            "script makes it\nhint: keep it as plain data"
+            f"checkpoints leave out {path}, which {who} changes: after a restart it is as the script makes it\n"
+            "hint: keep it as plain data"
         )
 
     def _state_of(self, number: int, callback: Any, arrays: MutableMapping[str, Any]) -> dict[str, Any]:

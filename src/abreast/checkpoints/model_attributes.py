@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,17 +20,24 @@ import keras
 from abreast import exact
 from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.plain import CannotPackError, copies, pack, unpack
-from abreast.checkpoints.reached import is_users, names_in
+from abreast.checkpoints.reached import contents_of_steps, is_compiled, is_users, names_in
 from abreast.errors import CheckpointError
 from abreast.feed.values import content
 from abreast.stderr import tell_once
 
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
 
-# By model: its training step, and its parts' attributes when that step was compiled. All references are weak.
-_compiled: WeakKeyDictionary[Any, tuple[weakref.ref[Any], list[tuple[weakref.ref[Any], dict[str, Any]]]]] = (
-    WeakKeyDictionary()
-)
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A training step, the attributes of the model's parts when it was compiled, and the data that its code then reached."""
+
+    step: weakref.ref[Any]
+    parts: list[tuple[weakref.ref[Any], dict[str, Any]]]
+    reached: dict[str, Any]
+
+
+_compiled: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()  # by model; nothing in it keeps a model
 
 
 class ModelAttributes:
@@ -56,9 +64,9 @@ class ModelAttributes:
             return
         self._step = step
         known = _compiled.get(self._model)
-        if known is None or known[0]() is not step:
+        if is_compiled(self._model) and (known is None or known.step() is not step):
             parts = [(weakref.ref(each), _contents(each)) for each in _parts(self._model)]
-            _compiled[self._model] = weakref.ref(step), parts
+            _compiled[self._model] = _Compiled(weakref.ref(step), parts, contents_of_steps(self._model))
 
     def replaced(self) -> list[str]:
         """Class names of the model's layers, losses, metrics and optimizers that were replaced since the `fit` began."""
@@ -103,9 +111,13 @@ class ModelAttributes:
         )
 
     def _say_what_is_compiled(self, now: Mapping[int, Mapping[str, Any]]) -> None:
-        if self._step is None or self._model.run_eagerly or keras.backend.backend() == "torch":
+        if self._step is None or not is_compiled(self._model):
             return
-        for reference, contents in _compiled[self._model][1]:
+        compiled, reached = _compiled[self._model], contents_of_steps(self._model)
+        for name in reached.keys() & compiled.reached.keys():
+            if reached[name] != compiled.reached[name]:
+                tell_once(_COMPILED.format(name.partition(".")[2].removesuffix(".variables")))
+        for reference, contents in compiled.parts:
             if (part := reference()) is None:
                 continue
             present = now[id(part)] if id(part) in now else _contents(part)
@@ -118,7 +130,7 @@ class ModelAttributes:
 _COMPILED = (
     "{} has changed, and the training step may be compiled with its former value: the step of a restart is compiled with the "
     "present one\n"
-    "hint: call model.make_train_function(force=True) after the change, or keep the value in a keras.Variable"
+    "hint: call model.make_train_function(force=True) after the change, or keep the value in a keras.Variable of a layer"
 )
 
 

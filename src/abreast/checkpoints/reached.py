@@ -1,6 +1,7 @@
 """Data of the script that callbacks reach: a list that a function appends to, a count in a closure, an object that it calls.
 
-The same holds for the user's code in each step, such as a `train_step` and a loss, unless the step is compiled.
+The same holds for the user's code in each step, such as a `train_step` and a loss. If the step is compiled, only the variables
+of that code are saved: other data stays in the step as it was compiled.
 
 A restart makes these objects again, so changes since the `fit` began are saved: numbers, text, containers, arrays, generators,
 and the variables of other models, layers, metrics and optimizers. A Python generator that was read is reported.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType, GeneratorType, MethodType
+from types import CodeType, FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 import keras
@@ -38,11 +39,13 @@ class _Slot:
     """The place of a value: a cell of a closure, a global, or an attribute; or the variables of an object.
 
     `fill` gives the present object the content of another one, if possible. `set` is None for a value that cannot be restored.
+    `is_variables`: the value is that of variables.
     """
 
     read: Callable[[], Any]
     set: Callable[[Any], None] | None
     fill: Callable[[Any, Any], bool] = fill
+    is_variables: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,17 @@ class _Walk:
 class Reached:
     """The data that some objects reach. Made when a `fit` begins: values that do not change later come from the script.
 
-    Left out are the variables of the model itself, and its data sources, whose places are saved elsewhere.
+    Left out are the variables of the model itself, and its data sources, whose places are saved elsewhere. Of what only
+    `in_steps` reach, variables alone are read.
     """
 
-    def __init__(self, roots: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
-        walk = _Walk(
-            {id(each) for each in (*roots, *sources)}, lambda: {id(each) for _, each in grouped_variables(model)}
-        )
+    def __init__(
+        self, roots: Sequence[Any], model: Any, sources: Sequence[Any] = (), in_steps: Sequence[Any] = ()
+    ) -> None:
+        walk = _walk(model, (*roots, *in_steps, *sources))
         self._slots = _slots(roots, walk)
+        of_steps = _slots(in_steps, walk)
+        self._slots |= {f"steps.{name}": slot for name, slot in of_steps.items() if slot.is_variables}
         self._begin = {name: content(slot.read()) for name, slot in self._slots.items()}
         self.lost: tuple[str, ...] = ()
         self._held: dict[str, Any] = {}
@@ -92,11 +98,28 @@ class Reached:
                 slot.set(value)
 
 
+def is_compiled(model: Any) -> bool:
+    """Whether the steps of a model are compiled, with the data that their Python code reads."""
+    return not model.run_eagerly and keras.backend.backend() != "torch"
+
+
 def code_of_steps(model: Any) -> list[Any]:
-    """The parts of a model whose Python code runs in each step; none if the steps are compiled."""
-    if not model.run_eagerly and keras.backend.backend() != "torch":
-        return []
-    return [model, *(each for each in model._flatten_layers(include_self=False) if is_users(type(each).__module__))]
+    """The parts of a model whose Python code makes up a step; the last one holds the losses and metrics of `compile`."""
+    users = [each for each in model._flatten_layers(include_self=False) if is_users(type(each).__module__)]
+    given = [getattr(model, "loss", None), getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)]
+    return [model, *users, SimpleNamespace(**{f"loss{i}": each for i, each in enumerate(keras.tree.flatten(given))})]
+
+
+def contents_of_steps(model: Any) -> dict[str, Any]:
+    """The contents of the data that a compiled step may hold as constants, by name: on JAX, also of variables of others."""
+    slots = _slots(code_of_steps(model), _walk(model, ()))
+    holds_variables = keras.backend.backend() == "jax"
+    values = {name: slot.read() for name, slot in slots.items() if holds_variables or not slot.is_variables}
+    return {name: content(value) for name, value in values.items() if is_plain(value) and not is_generator(value)}
+
+
+def _walk(model: Any, roots: Sequence[Any]) -> _Walk:
+    return _Walk({id(each) for each in roots}, lambda: {id(each) for _, each in grouped_variables(model)})
 
 
 def _slots(roots: Sequence[Any], walk: _Walk) -> dict[str, _Slot]:
@@ -134,7 +157,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
         if id(value) not in walk.seen:
             walk.seen.add(id(value))
             variables = OtherVariables(value, walk.own)
-            yield f"{name}.variables", _Slot(variables.read, variables.write, _fills_nothing)
+            yield f"{name}.variables", _Slot(variables.read, variables.write, _fills_nothing, is_variables=True)
     elif isinstance(value, GeneratorType):
         if id(value) not in walk.seen:
             walk.seen.add(id(value))
@@ -149,6 +172,10 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
 def _of_function(name: str, function: FunctionType, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield from _in(name, variable, _cell_slot(cell), walk, depth)
+    defaults = function.__defaults__ or ()
+    with_defaults = function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) or None :]
+    for number, (parameter, value) in enumerate(zip(with_defaults, defaults, strict=False)):
+        yield from _of_value(f"{name}.{parameter}", value, _default_slot(function, number), walk, depth)
     for variable in dict.fromkeys(names_in(function.__code__)):
         if variable in function.__globals__:
             yield from _in(name, variable, _item_slot(function.__globals__, variable), walk, depth)
@@ -187,6 +214,15 @@ def _fills_nothing(present: Any, value: Any) -> bool:
 
 def _cell_slot(cell: Any) -> _Slot:
     return _Slot(lambda: cell.cell_contents, lambda value: setattr(cell, "cell_contents", value))
+
+
+def _default_slot(function: Any, number: int) -> _Slot:
+    def set_default(value: Any) -> None:
+        defaults = list(function.__defaults__)
+        defaults[number] = value
+        function.__defaults__ = tuple(defaults)
+
+    return _Slot(lambda: function.__defaults__[number], set_default)
 
 
 def _item_slot(owner: dict[str, Any], name: str) -> _Slot:

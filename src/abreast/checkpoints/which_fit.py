@@ -15,7 +15,7 @@ from typing import Any
 
 import keras
 
-from abreast import exact
+from abreast import exact, first_use
 from abreast.backend.contract import Placement
 from abreast.backend.fingerprint import settings
 from abreast.checkpoints import fingerprint, generators, lock, rank_generators, stop, variables
@@ -273,6 +273,7 @@ class _NthFit:
         self._line = f"fit {self._number} had ended: its result is that of the checkpoint {self._name}"
         if self._number == 1:
             self._line += f"\nhint: to train anew, {ANEW}"
+        first_use.begins(self._placement, None)
         begun = _Begun(self._open, self._parts)
         self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}
         history = plain(*self._bound.args, **self._bound.kwargs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -32,6 +32,7 @@ def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_
     job = placement.backend.job
     if job is None:
         return
+    until_end.enter_context(_explaining(job))
     writers.refuse_alone(name)
     if "callbacks" not in arguments:
         return
@@ -44,6 +45,17 @@ def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_
         last = AgreedStop.of(job, _agreed(job, callbacks))
         last.watch(arguments["self"], until_end)
         arguments["callbacks"] = _with_last(arguments["callbacks"], last, until_end)
+
+
+@contextmanager
+def _explaining(job: Job) -> Iterator[None]:
+    """Inside, an error of the framework that follows from another process's end names that process."""
+    try:
+        yield
+    except Exception as error:
+        if (explained := job.explained(error)) is error:
+            raise
+        raise explained from error
 
 
 def _agreed(job: Job, callbacks: Sequence[Any]) -> bool:

@@ -106,7 +106,8 @@ def _stop(start: Start, injection: Injection, rng: random.Random, facts: Facts) 
     start.process.send_signal(signal.SIGTERM)
     code = start.process.wait()
     injection.fired = code == EXIT_CODE
-    if code not in (0, EXIT_CODE):  # 0: it had ended before it looked at the signal
+    had_ended = code == 0 or (code == -signal.SIGTERM and bool(start.notes("unwatched")))
+    if code != EXIT_CODE and not had_ended:
         injection.problems.append(f"SIGTERM ended the script with {code}, not with {EXIT_CODE}")
     return code
 

@@ -76,7 +76,9 @@ def main(text: str, parent: int) -> int:
 def _run(spec: StartSpec, notes: NoteWriter, recording: _Recording) -> int:
     def script() -> int:
         notes.add("ready")  # signals are watched from here on
-        return run_script(spec.script, spec.arguments, spec.options, module=spec.module, placed=recording.begin)
+        code = run_script(spec.script, spec.arguments, spec.options, module=spec.module, placed=recording.begin)
+        notes.add("unwatched")
+        return code
 
     try:
         code = under_policy(_policy(spec), script)

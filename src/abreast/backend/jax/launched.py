@@ -52,8 +52,9 @@ class Launched(LaunchedProcess):
 
     def explained(self, error: Exception) -> Exception:
         """A `WorkerError` that names the process that is gone, if a step's sums did not arrive; any other error unchanged."""
-        text = str(error).splitlines()[0]
-        if "Gloo" not in text and "NCCL" not in text:
+        text = str(error).partition("\n")[0]
+        is_jaxs = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
+        if not is_jaxs or ("Gloo" not in text and "NCCL" not in text):
             return error
         return WorkerError(f"{self.job.leaving.who_is_gone()}: {text}", HINT)
 

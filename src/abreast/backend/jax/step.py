@@ -111,10 +111,6 @@ class Steps:
         except StopIteration:
             if not outputs:
                 raise
-        except (jax.errors.JaxRuntimeError, ValueError) as error:
-            if self._launched is None or (explained := self._launched.explained(error)) is error:
-                raise
-            raise explained from error
         if self._kind != "predict":
             return outputs[-1]
         return tree.map_structure(lambda *parts: _concatenate(parts), *outputs)
