@@ -33,7 +33,7 @@ from abreast.stderr import tell_once
 
 @dataclass(frozen=True)
 class BetweenSteps:
-    """Code that runs between steps and that a source could see the effects of: the model in training, and user code by name."""
+    """Code between steps whose effects a source could see: the model in training, and user code by name."""
 
     model: Any = None
     callbacks: tuple[str, ...] = ()
@@ -44,23 +44,23 @@ class BetweenSteps:
 class PlaceKeeper(Protocol):
     """Keeps the place in a source for checkpoints, and begins there after a restart."""
 
-    steps_done: int  # of the epoch that comes next, by an earlier run
+    steps_done: int  # steps of the next epoch that an earlier run has done
 
     @property
     def is_due(self) -> bool:
-        """Whether the next epoch begins where an earlier run was."""
+        """Whether the next epoch begins at the place that an earlier run reached."""
         ...
 
     def opening(self) -> AbstractContextManager[None]:
-        """Surrounds the opening of the source."""
+        """A context for the opening of the source."""
         ...
 
     def opened(self, adapter: DataAdapter) -> None:
-        """The source is open, and Keras has called none of its hooks."""
+        """Called when the source is open, before Keras calls any of its hooks."""
         ...
 
     def begin(self, adapter: DataAdapter, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """An iterator of the source, at its begin or at the place where an earlier run was."""
+        """An iterator of the source, from its start or from the place that an earlier run reached."""
         ...
 
 
@@ -87,7 +87,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.form: Any = None  # of the first batch, see `form.py`
         self.keep_last = False
         self.may_be_empty = False
-        self.on_first_batch: Callable[[int], None] | None = None  # called with its rows, in the thread that reads it
+        self.on_first_batch: Callable[[int], None] | None = None  # called with its number of rows
         self.last_batch: HostBatch | None = None  # of the present iterator, if `keep_last`
         self.keeper: PlaceKeeper | None = None
         self._source = source
@@ -113,7 +113,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
-        # Only arrays: other sources may run code of the user's that depends on its thread, or may be slow later.
+        # Only arrays: other sources may run user code that depends on its thread, or may become slow later.
         measures = isinstance(adapter, ArrayDataAdapter) and staging == DEFAULT_STAGING
         return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures))
 
@@ -131,22 +131,22 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def goes_on_over_epochs(self) -> bool:
-        """Whether an epoch begins where the one before it has ended, not at the begin of the source."""
+        """Whether an epoch continues where the last one ended, not at the start of the source."""
         return self._source.steps_per_epoch is not None or self.goes_on_over_fits
 
     @property
     def goes_on_over_fits(self) -> bool:
-        """Whether the source itself is an iterator, of which each reader gets the rest."""
+        """Whether the source is a generator: each reader continues where the last one ended."""
         return isinstance(self._source.x, GeneratorType)
 
     @property
     def num_taken(self) -> int:
-        """Batches that were taken from the present iterator."""
+        """Number of batches taken from the present iterator."""
         return 0 if self._iterator is None else self._iterator.pipeline.num_taken
 
     @property
     def drawn_ahead(self) -> tuple[str, ...]:
-        """The global generators that the source has drawn from for batches that were not taken yet."""
+        """The global generators from which the source has drawn for batches not yet taken."""
         if self._iterator is None or not self._iterator.pipeline.is_ahead:
             return ()
         draws = self._open.habits.draws
@@ -154,12 +154,12 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def checksum(self) -> int | None:
-        """That of the last batch of the present iterator; None where another read of it may differ, or shows a part of it."""
+        """Checksum of the present iterator's last batch; None if another read may differ, or if only a part was read."""
         batch = self.last_batch
         return None if batch is None or batch.digest is not None or self._open.habits.between else batch.compared
 
     def first_batch(self) -> HostBatch:
-        """A batch that builds a model: of zeros where the form is known, else one that is read for it."""
+        """A batch to build a model: zeros if the form is known, else a batch read for this."""
         if self.form is not None:
             return HostBatch.of(batch_of(self.form), text=True)
         tell_once(_READ_TO_BUILD)
@@ -193,7 +193,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return stored_rows(self.adapter, COMPARED_ROWS) if isinstance(self.adapter, ArrayDataAdapter) else None
 
     def check(self, batch: HostBatch) -> HostBatch:
-        """The batch; raises `DataError` if its structure differs from that of the first batch."""
+        """The batch; raises `DataError` if its structure differs from the first batch's."""
         if self.structure is None:
             self.structure, self.form = batch.structure, form_of(batch.data)
             if self.own_batches is None:
@@ -206,7 +206,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return batch
 
     def begins(self, rows: int) -> None:
-        """The first global batch is known."""
+        """Report the number of rows of the first global batch, once."""
         if self.on_first_batch is not None:
             self.on_first_batch(rows)
             self.on_first_batch = None
@@ -239,7 +239,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def num_batches(self) -> Any:
-        """The number that Keras keeps until it asks again; the length of a `PyDataset` may change from epoch to epoch."""
+        """The number of batches. Keras keeps it until it asks again; a `PyDataset` may change its length between epochs."""
         number = self.adapter.num_batches
         if self.own_batches is not None:
             number = self.own_batches.num_batches(None if number is None else int(number), self.may_be_empty)
@@ -284,7 +284,7 @@ class FeedIterator:
 
     def __init__(self, feed: Feed, pipeline: BatchPipeline[Any]) -> None:
         self.pipeline = pipeline
-        self._has_ended = False  # whether the source has, of a process whose steps go on
+        self._has_ended = False  # whether this process's source has ended; others may continue
         self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
 
@@ -318,7 +318,7 @@ class FeedIterator:
         return taken
 
     def _take_own(self, own_batches: OwnBatches) -> Taken[Any]:
-        """The next batch of this process, or a stand-in row where only others still have rows."""
+        """The next batch of this process, or a stand-in row if only other processes still have rows."""
         taken, error = None, None
         try:
             taken = None if self._has_ended else self.pipeline.take()
@@ -333,7 +333,7 @@ class FeedIterator:
         return replace(taken or Taken(own_batches.stand_in(), None), counts=counts)
 
     def _steps_with_as_many_rows(self) -> int:
-        """The number of whole batches of arrays that are left with this one; 1 for other sources, which do not tell."""
+        """The number of whole batches left in arrays, this one included; 1 for other sources, whose batch sizes may vary."""
         adapter = self.adapter
         if not isinstance(adapter, ArrayDataAdapter):
             return 1
@@ -369,7 +369,7 @@ _READ_TO_BUILD = (
 
 
 class DoneStep:
-    """Stands for the batch of a step that an earlier run has done: the step is not done again."""
+    """Replaces the batch of a step that an earlier run has done: the step is not run again."""
 
 
 def take(batches: Iterator[Any], stage: Stage[Staged], kind: str = "train") -> Taken[Staged]:

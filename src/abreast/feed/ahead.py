@@ -1,7 +1,7 @@
 """A thread that makes items ahead of the thread that takes them, up to the number that `ask` allows.
 
-Nothing is made before the first `ask`, so a source that was asked for one batch has lost only that one. `take` raises what
-making its item raised. Imports no framework.
+Nothing is made before the first `ask`, so a source that was asked for one batch has read only one. `take` raises the exception
+of making its item. Imports no framework.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ahead(Generic[Item]):
         return self.num_asked > self.num_taken
 
     def take(self, while_waiting: Callable[[], None] | None = None, every_seconds: float = 1.0) -> Item:
-        """The next item; raises what making it raised. `while_waiting` is called every `every_seconds`, and may raise."""
+        """The next item, or the exception of making it. `while_waiting` is called every `every_seconds`, and may raise."""
         if self._error is not None:
             raise self._error
         self.ask(self.num_taken + 1)
@@ -86,7 +86,7 @@ class Ahead(Generic[Item]):
         return not self._thread.is_alive()
 
     def left(self) -> Iterator[tuple[Item | None, BaseException | None]]:
-        """After `close`: what was made and not taken, in order, as `(item, None)` or `(None, exception)`."""
+        """After `close`: the items made and not taken, in order, as `(item, None)` or `(None, exception)`."""
         while True:
             try:
                 item, error = self._made.get_nowait()
@@ -96,7 +96,7 @@ class Ahead(Generic[Item]):
                 yield item, error
 
     def where(self) -> str:
-        """The line that the thread executes, outside of Keras and abreast if possible."""
+        """The line that the thread executes, outside Keras and abreast if possible."""
         if self._thread is None:
             return ""
         with frames() as found:

@@ -21,7 +21,7 @@ from abreast.shares import shares_of
 class HostBatch:
     """One global batch of a source: `data` is `(x, y, sample_weight)` or a shorter tuple; every array has `rows` rows.
 
-    Of a source that is read in part, the arrays have the rows of `held` only, and `digest` is that of its `Part`. `num_bytes`
+    If the source is read in part, the arrays have only the rows `held`, and `digest` comes from the `Part`. `num_bytes`
     counts all arrays whose size is known; the size of TensorFlow's strings, for example, is not.
     """
 
@@ -80,13 +80,13 @@ class HostBatch:
         return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
 
     def rows_at(self, rows: slice) -> Any:
-        """Some rows of the global batch, which must be among those that are here."""
+        """Some rows of the global batch; this process must hold them."""
         if self.held is not None:
             rows = slice(rows.start - self.held.start, rows.stop - self.held.start)
         return self._at(rows)
 
     def first_rows(self, count: int) -> Any:
-        """The first of the rows that are here, repeated if these are fewer."""
+        """The first `count` rows that this process holds, repeated if it holds fewer."""
         here = self.rows if self.held is None else len(self.held)
         return self._at(slice(count) if count <= here else [row % here for row in range(count)])
 
@@ -99,7 +99,7 @@ def _rows_of(leaf: Any, rows: slice | list[int]) -> Any:
     return leaf[rows] if isinstance(rows, slice) or by_list else np.asarray(leaf)[rows]
 
 
-Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step took, or what reading it raised
+Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step took, or the exception of reading it
 
 
 def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
@@ -127,7 +127,7 @@ def _check_type(leaf: Any, path: tuple[Any, ...], takes_text: bool) -> None:
 
 
 def not_numbers(dtype: str, where: str = "") -> DataError:
-    """The error for an array of another type: the name of its dtype, and `where` it is in the batch."""
+    """The error for an array of another type; `dtype` is the type's name, `where` its place in the batch."""
     what = "strings" if dtype.startswith("str") else "Python objects" if dtype == "object" else f"{dtype} values"
     return DataError(
         f"the batch holds an array of {what}{where}, which {keras.backend.backend()} cannot compute with",
@@ -139,5 +139,5 @@ def _num_bytes(leaf: Any) -> int:
     known = getattr(leaf, "nbytes", None)
     if known is not None:
         return int(known)
-    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # of a dtype of TensorFlow
+    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's dtypes have it
     return int(item_bytes) * math.prod(map(int, leaf.shape))

@@ -1,8 +1,8 @@
-"""Sources whose rows depend on nothing but their index, of which a process reads its own rows only.
+"""Sources whose rows depend on their index alone: a process reads only its own rows.
 
-These are a `DataLoader` over such a data set (`torch_loader.py`) and batches of a `MapDataset` (`grain_batches.py`). Of each
-batch, all processes also read a few rows that they compare. A row that is among both is read twice: other values the second time
-show a data set whose rows depend on something else. Imports no framework.
+These are a `DataLoader` over such a data set (`torch_loader.py`) and batches of a `MapDataset` (`grain_batches.py`). All
+processes also read and compare a few rows of each batch. A compared row that is also a process's own is read twice: different
+values show that the rows depend on something else. Imports no framework.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from abreast.shares import OwnRows
 
 @dataclass(frozen=True)
 class Reading:
-    """What a process reads of batch `number`, which has `rows` rows: a few that all compare, and those of `held`."""
+    """The rows that a process reads of batch `number` of `rows` rows: a few that all processes compare, and its own, `held`."""
 
     number: int
     rows: int
@@ -43,7 +43,7 @@ class Reading:
         return (*self.compared, *self.held)
 
     def part(self, data: Any) -> Part:
-        """The part of the batch, of which `data` has the rows at `places`. Raises `DataError` if a row differs from itself."""
+        """The part of the batch; `data` has the rows at `places`. Raises `DataError` if two reads of a row differ."""
         count = len(self.compared)
         compared, held = _rows(data, 0, count), _rows(data, count, count + len(self.held))
         for place, row in enumerate(self.compared):
@@ -55,19 +55,19 @@ class Reading:
 
 @dataclass(frozen=True)
 class OwnReading:
-    """`adapter` yields, of each batch of an epoch, the rows at the places of the next of `readings`."""
+    """For each batch of an epoch, `adapter` yields the rows at the places of the next reading."""
 
     adapter: Any
     readings: Iterator[Reading]
 
     def parts(self, batches: Iterator[Any]) -> Iterator[Part]:
-        """The parts that are in the batches of `adapter`."""
+        """The parts, one for each batch of `adapter`."""
         for data in batches:
             yield next(self.readings).part(data)
 
 
 def own_reading(adapter: Any, own_rows: OwnRows) -> OwnReading | None:
-    """One epoch of a source that is read by index; None for a source that has to be read whole."""
+    """One epoch of a source that is read by index; None for a source that must be read whole."""
     if isinstance(adapter, TorchDataLoaderAdapter):
         return _of_loader(adapter, own_rows)
     batches = grain_batches.of(source_of(adapter))
@@ -87,7 +87,7 @@ def _of_loader(adapter: Any, own_rows: OwnRows) -> OwnReading | None:
     if not torch_loader.reads_by_index(loader):
         torch_loader.tell_why_whole(loader)
         return None
-    begun: list[Reading] = []  # of batches whose indices the loader has taken, and which it has not yet given
+    begun: list[Reading] = []  # of batches whose indices the loader has taken, but not yet returned the rows
 
     def order() -> Iterator[list[Any]]:
         for number, indices in enumerate(loader.batch_sampler):

@@ -1,4 +1,4 @@
-"""What a source is, as JSON: two runs that go on from one another compare it. No batch is read for it, and nothing is drawn.
+"""A description of a source, as JSON: a run that continues another compares the two. It reads no batch and draws nothing.
 
 Not here: whether the batches themselves are those of the first run (`jump.py`). Imports no framework.
 """
@@ -24,7 +24,7 @@ from abreast.keras_private.data_adapters import (
 
 @runtime_checkable
 class HasFingerprint(Protocol):
-    """A data adapter of ours that knows what its source is; users do not call its method."""
+    """A data adapter of ours that describes its source itself; users do not call its method."""
 
     def _fingerprint(self) -> dict[str, Any]:
         """As JSON."""
@@ -32,7 +32,7 @@ class HasFingerprint(Protocol):
 
 
 def source_fingerprint(adapter: Any) -> dict[str, Any]:
-    """What the source of an adapter is, by name, as JSON: kind, numbers of rows and batches, types, order, and checksums."""
+    """The description of an adapter's source, as JSON: kind, numbers of rows and batches, types, order, and checksums."""
     if isinstance(adapter, HasFingerprint):
         return adapter._fingerprint()
     for kind, describe in _KINDS.items():

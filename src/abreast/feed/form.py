@@ -1,6 +1,6 @@
 """The form of a batch as plain data: the types and shapes of its arrays. A batch of zeros of that form builds a model.
 
-So nobody reads a source for that, which may count its reads, or shuffle. Imports no framework.
+So the source, which may count its reads or shuffle, is not read for that. Imports no framework.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from keras import tree
 
 
 def form_of(data: Any) -> Any:
-    """The data of a batch with a text for each array, as `float32[8, 3]`."""
+    """The data of a batch with a text for each array, such as `float32[8, 3]`."""
     return tree.map_structure(lambda leaf: None if leaf is None else _text(leaf), data)
 
 

@@ -1,7 +1,7 @@
-"""Batches of Grain whose rows are numbered: the batch is made last, of a `MapDataset` that leaves out no element.
+"""Grain batches with numbered rows: batching comes last, after a `MapDataset` that leaves out no element.
 
 Grain demands of such a data set that an element depends on its index alone; its random transformations draw from generators that
-it seeds with the index. Imports Grain only where the user has.
+it seeds with the index. Uses Grain only if the user has imported it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LEAVE_OUT = ("FilterMapDataset", "FlatMapMapDataset")
-_LONGEST = 2**31  # elements; longer ones repeat without end, and their epochs end by `steps_per_epoch`
+_LONGEST = 2**31  # elements; longer data sets repeat without end, and `steps_per_epoch` ends their epochs
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class NumberedBatches:
         return min(self.size, len(self.elements) - number * self.size)
 
     def after(self, number: int) -> Any:
-        """A data set that yields the batches from one on. It counts them as before: their rows do not change."""
+        """A data set that yields the batches from `number` on. Their numbers and rows do not change."""
         return self._read(number, lambda batch: range(self.rows(batch)))
 
     def with_places(self, places: Callable[[int], Sequence[int]]) -> Any:
-        """A data set that yields, of each batch, the rows at `places(number)`."""
+        """A data set that yields only the rows at `places(number)` of each batch."""
         return self._read(0, places)
 
     def _read(self, begin: int, places: Callable[[int], Sequence[int]]) -> Any:
@@ -46,7 +46,7 @@ class NumberedBatches:
 
 
 def of(dataset: Any) -> NumberedBatches | None:
-    """The batches of a data set of Grain; None for any other source, and for one whose elements have no numbers."""
+    """The batches of a data set of Grain; None for any other source, and if the elements have no numbers."""
     kind = _kind(dataset)
     if kind == "PrefetchIterDataset":  # of `to_iter_dataset`
         dataset = dataset._parent

@@ -1,4 +1,4 @@
-"""Sources that are read by index, of which an iterator passes some batches without reading them: their order is drawn, no more.
+"""Sources read by index: an iterator skips some batches without reading them, and only draws their order.
 
 These are a `PyDataset` and a `DataLoader` over a data set with indices. Not here: whether that is exact (`jump.py`). Imports no
 framework.
@@ -25,9 +25,8 @@ from abreast.keras_private.data_adapters import (
 )
 from abreast.stderr import tell_once
 
-_ORDER = (
-    "_abreast_order"  # an attribute of an adapter: Python's random state from which its workers draw the next order
-)
+# An attribute of an adapter: the result of `order_of_workers` in an earlier run.
+_ORDER = "_abreast_order"
 _HOOKS = ("on_epoch_begin", "on_epoch_end")
 _LEFT = (
     "workers of the data set had read batches that Keras keeps for the next epoch, and a hook of the data set has run since: "
@@ -36,7 +35,7 @@ _LEFT = (
 
 
 def can_be_hollow(adapter: Any) -> bool:
-    """Whether an iterator of this source can pass batches without reading them."""
+    """Whether an iterator of this source can skip batches without reading them."""
     if isinstance(adapter, TorchDataLoaderAdapter):
         loader = adapter._dataloader
         return torch_loader.is_plain(loader) and loader.batch_sampler is not None and loader._dataset_kind == 0
@@ -44,7 +43,7 @@ def can_be_hollow(adapter: Any) -> bool:
 
 
 def has_workers(adapter: Any) -> bool:
-    """Whether other processes or threads read the source, whose state nobody sees here."""
+    """Whether other processes or threads read the source; their state is not visible here."""
     if isinstance(adapter, TorchDataLoaderAdapter):
         return torch_loader.num_workers(adapter._dataloader) > 0
     return adapter.enqueuer is not None
@@ -59,7 +58,7 @@ def is_by_index(adapter: Any) -> bool:
 
 @contextmanager
 def hollow(adapter: Any, num_batches: int) -> Iterator[Callable[[], None]]:
-    """Inside, the first `num_batches` of an iterator that begins are empty. The function is called before it returns more."""
+    """Inside, the first `num_batches` batches of a new iterator are empty. Call the function before it returns more."""
     if isinstance(adapter, TorchDataLoaderAdapter):
         with replacing_source(adapter, _hollow_loader(adapter._dataloader, num_batches)):
             yield lambda: None
@@ -99,7 +98,7 @@ def _hollow_loader(loader: Any, num_batches: int) -> Any:
 
 
 class _OrNothing:
-    """A `collate_fn` that also takes a batch without rows. Workers get a copy."""
+    """A `collate_fn` that also accepts a batch without rows. Workers get a copy."""
 
     def __init__(self, plain: Callable[[Any], Any]) -> None:
         self._plain = plain
@@ -109,21 +108,21 @@ class _OrNothing:
 
 
 def order_of_workers(adapter: Any) -> dict[str, Any]:
-    """What the workers of a `PyDataset` read next: the batches that Keras keeps from the epoch before, and then an order."""
+    """The batches that a `PyDataset`'s workers have left from the last epoch, and the random state that gives their order."""
     enqueuer = adapter.enqueuer
     left = list(asked(enqueuer))[: enqueuer.ready_queue.qsize()]
     return {"left": left, "drawn_from": order_drawn_from(enqueuer)}
 
 
 def set_order_of_workers(adapter: Any, order: Mapping[str, Any]) -> None:
-    """Set what `order_of_workers` returned, for the epoch that goes on or begins."""
+    """Set the result of `order_of_workers`, for the epoch that continues or begins."""
     vars(adapter)[_ORDER] = order
 
 
 def begin_workers_anew(adapter: Any, num_batches: int = 0) -> None:
-    """Give the workers of a `PyDataset`, which have stopped, the batches that were left in the earlier run, after some."""
+    """Give the stopped workers of a `PyDataset` the batches left in the earlier run, except the first `num_batches`."""
     enqueuer = adapter.enqueuer
-    enqueuer.ready_queue = Queue()  # it had what they have read in this process
+    enqueuer.ready_queue = Queue()  # it held batches that they read in this process
     asked(enqueuer).clear()
     left = vars(adapter).get(_ORDER, {"left": []})["left"][num_batches:]
     kind = type(adapter.py_dataset)
@@ -135,9 +134,9 @@ def begin_workers_anew(adapter: Any, num_batches: int = 0) -> None:
 
 
 def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Let the workers of a `PyDataset` begin their epoch anew, after `num_batches`.
+    """Restart the epoch of a `PyDataset`'s workers after its first `num_batches` batches.
 
-    Returns a function for the iterator that reads them: Keras's own would wait for these batches after the last one.
+    Returns a function that shortens Keras's iterator, which would wait for as many batches after the last one.
     """
     enqueuer = adapter.enqueuer
     enqueuer.stop()
@@ -146,7 +145,7 @@ def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]],
     plain = enqueuer.executor_fn
 
     def pool(sequences: Any) -> Any:
-        enqueuer.executor_fn = plain  # of later epochs
+        enqueuer.executor_fn = plain  # for later epochs
         return _SkippingPool(plain(sequences), max(0, num_batches - len(order["left"])))
 
     enqueuer.executor_fn = pool
@@ -163,7 +162,7 @@ def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]],
 
 
 class _SkippingPool:
-    """A pool of workers that answers the first calls with None, which Keras passes over."""
+    """A pool of workers that answers the first calls with None, which Keras skips."""
 
     def __init__(self, pool: Any, num_calls: int) -> None:
         self._pool = pool

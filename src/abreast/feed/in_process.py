@@ -1,7 +1,7 @@
 """Sources that run the user's Python code in this process, where it can see the changes that callbacks and steps make.
 
-`ImageRecords`, Grain, and sources with workers run no such code here, or are read ahead by plain Keras too; so do arrays, unless
-Keras draws an order of rows for each batch.
+`ImageRecords`, Grain, and sources with workers run no such code here, or plain Keras reads them ahead too. Arrays run none,
+unless Keras draws an order of rows for each batch.
 """
 
 from __future__ import annotations

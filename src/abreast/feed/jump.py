@@ -1,7 +1,7 @@
-"""The place in a source: an iterator that goes on after some batches, with exactly the batches that followed in an earlier run.
+"""The place in a source: an iterator that begins after some batches, with exactly the batches that followed in an earlier run.
 
-Arrays jump: only the order of their rows is drawn. Sources with a jump of their own use it. Of sources with an index, batches are
-passed over where that is exact (`hollow.py`). Any other source is read again. Imports no framework.
+Arrays jump: only the order of their rows is drawn. Sources with a jump of their own use it. Sources with an index skip batches
+if that is exact (`hollow.py`). Any other source is read again. Imports no framework.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Jumps(Protocol):
     """A data adapter of ours that can begin at any batch; users do not call its method."""
 
     def _jump(self, num_batches: int) -> bool:
-        """Let the iterator that was made last, and has returned none, begin after some batches; whether any are left."""
+        """Let the newest iterator, which has returned no batch, begin after some; returns whether any are left."""
         ...
 
 
@@ -44,19 +44,19 @@ def begin_at(
     agrees: Callable[[], bool] | None = None,
     checksum: int | None = None,
 ) -> tuple[Iterator[Any], str | None]:
-    """An iterator of a source after its first batches, and what this cost or cannot promise, for the user.
+    """An iterator of a source after its first batches, and a note for the user: the cost, or the batches that may differ.
 
-    A source may draw random numbers when its iterator is made, and again when it reads the first batch; other code may draw in
-    between, as validation does. So the random generators have to be put back twice.
+    A source may draw random numbers when its iterator is made, and again when it reads the first batch; other code, such as
+    validation, may draw in between. So the random generators are put back twice.
 
     Args:
         adapter: Keras's adapter of the source.
-        begin: makes the iterator, with random generators as they were when it was made in the earlier run. Called twice if the
-            first iterator turns out to be another one; then it has to put the generators back itself.
-        num_batches: number of batches that were taken from it there.
-        before_first: puts the random generators back as they were before its first batch was read. Called after each `begin`,
+        begin: makes the iterator, with the random generators in their state from this moment of the earlier run. Called twice if
+            the first iterator gives other batches; then it must put the generators back itself.
+        num_batches: number of batches taken in the earlier run.
+        before_first: puts the random generators into their state before the first batch was read. Called after each `begin`,
             unless `num_batches` is 0.
-        agrees: whether the source, and the generators that it alone draws from, now are as they were in the earlier run after
+        agrees: whether the source, and the generators that only it draws from, now have their state from the earlier run after
             these batches. Without it, a source that may depend on more than the index of a batch is read again.
         checksum: `HostBatch.compared` of the last of these batches in the earlier run.
 
@@ -105,7 +105,7 @@ def _jump_in_arrays(
 def _pass_over(
     adapter: Any, begin: Callable[[], Iterator[Any]], num_batches: int, before_first: Callable[[], None]
 ) -> tuple[Iterator[Any], Any]:
-    """The iterator, of which only the last of some batches was read; and that batch."""
+    """The iterator after some batches, and the last of them; the others were not read."""
     with hollow(adapter, num_batches - 1) as fill:
         batches = begin()
         before_first()
@@ -142,7 +142,7 @@ _OTHERS = (
 
 
 def take_batches(batches: Iterator[Any], number: int, wanted: int | None = None) -> Any:
-    """The last of some batches, or of the rest of those `wanted`. Raises `DataError` if there are fewer."""
+    """Take `number` batches, the last of `wanted`, and return the last one. Raises `DataError` if there are fewer."""
     last, wanted = None, number if wanted is None else wanted
     for taken in range(number):
         try:
@@ -153,7 +153,7 @@ def take_batches(batches: Iterator[Any], number: int, wanted: int | None = None)
 
 
 def is_the_batch(batch: Any, checksum: int | None) -> bool:
-    """Whether a batch may have a checksum of an earlier run."""
+    """Whether a batch has the checksum of an earlier run; true if there is none."""
     return checksum is None or HostBatch.of(batch, text=True).compared == checksum
 
 

@@ -1,7 +1,7 @@
 """`source="per-host"`: each process's source gives rows of its own, and the global batch is all of them in rank order.
 
-Before each step the processes agree on its rows. One whose source has ended takes part without rows until all have ended, so
-none waits for another, and every row counts. Imports no framework.
+Before each step the processes agree on its rows. A process whose source has ended takes part without rows until all sources have
+ended. So no process is left waiting, and every row counts. Imports no framework.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _HINT = (
 
 
 class OwnBatches:
-    """The batches of one source in step with those of the other processes, which call the same methods.
+    """The batches of one process's source, in step with the other processes, which call the same methods.
 
-    `may_repeat`: two processes may give the same rows, because nothing is summed over them. `stored` returns some rows in the
-    order in which the source stores them, or None: a shuffled order hides that two processes have the same data.
+    `may_repeat`: two processes may give the same rows, because nothing is summed over them. `stored` returns some rows in their
+    stored order, or None: a shuffled order hides that two processes have the same data.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class OwnBatches:
         self._stand_in: HostBatch | None = None
         self._arrays: list[str] = []  # of the first batch
         self._counts: tuple[int, ...] = ()  # of the last step
-        self._steps_left = 0  # that have the same counts
+        self._steps_left = 0  # next steps with the same counts
 
     def num_batches(self, own: int | None, may_be_empty: bool) -> int | None:
-        """The number of steps: that of the longest source; None where one does not know. Raises `DataError` for an empty one."""
+        """The number of steps: the longest source's; None if a source does not know it. Raises `DataError` if one is empty."""
         of_all = self._exchange("counts the batches of its source", own)
         empty = [rank for rank, number in enumerate(of_all) if number == 0]
         if empty and not (may_be_empty and len(empty) == len(of_all)):
@@ -52,14 +52,14 @@ class OwnBatches:
         return None if None in of_all else max(of_all)
 
     def begin(self) -> None:
-        """Another epoch begins."""
+        """Begin another epoch."""
         self._steps_left = 0
 
     def agree(self, own: HostBatch | None, error: Exception | None = None, steps: int = 1) -> tuple[int, ...]:
-        """The rows of each process in the next step, by rank; all 0 where every source has ended.
+        """The number of rows of each process in the next step, by rank; all 0 if every source has ended.
 
-        `steps`: the number of batches, from this one on, that will have as many rows; no message is needed for them. Raises
-        `DataError` in all processes where one has an `error`, or where the sources do not belong together.
+        `steps`: the number of batches with as many rows, this one included; they need no further message. Raises `error`, and
+        `DataError` in the other processes. Raises `DataError` in all processes if the sources do not match.
         """
         if self._steps_left and error is not None:
             raise error
@@ -99,7 +99,7 @@ class OwnBatches:
         return [of_first, None if stored is None else _digest_of_rows(stored)]
 
     def stand_in(self) -> HostBatch:
-        """A row that counts nothing, for a step of the others."""
+        """A row that does not count, for a step in which only other processes have rows."""
         assert self._stand_in is not None
         return self._stand_in
 
@@ -114,7 +114,7 @@ class OwnBatches:
                 )
 
     def _check_first(self, of_all: list[Any]) -> None:
-        """Raises `DataError` where a source has no rows, or two give the same ones."""
+        """Raises `DataError` if a source has no rows, or if two sources give the same rows."""
         seen: tuple[dict[int, int], ...] = {}, {}
         for rank, each in enumerate(of_all):
             if not each["rows"]:
@@ -149,7 +149,7 @@ def _type(leaf: Any) -> str:
 
 
 def _digest_of_rows(rows: Any) -> int | None:
-    """A checksum; None where the rows are all alike, as rows of zeros that another process may have too."""
+    """A checksum; None if all rows are equal, such as zeros, which another process may have too."""
     leaves = [leaf for leaf in tree.flatten(rows) if leaf is not None]
     of_each = {digest([leaf[i : i + 1] for leaf in leaves]) for i in range(len(leaves[0]))}
     return None if len(of_each) == 1 else digest(leaves)

@@ -40,7 +40,7 @@ def _acts_on_batches(callback: Any) -> bool:
 
 
 def _is_users(callback: Any, name: str) -> bool:
-    """Whether a hook runs code from outside of Keras and abreast."""
+    """Whether a hook runs code from outside Keras and abreast."""
     if name in vars(callback):  # a LambdaCallback stores its functions as attributes
         function = vars(callback)[name]
         return not _is_known(getattr(function, "__module__", None))

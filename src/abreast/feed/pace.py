@@ -9,8 +9,8 @@ from __future__ import annotations
 from statistics import median
 
 _LONGEST_NS = 3_000_000  # the median time between two steps up to which threads may cost more than they save
-_WARM_UP = 4  # steps of each phase that are not measured; among them all batches that wait when the phase begins
-_STEPS = 8  # that are measured in each phase
+_WARM_UP = 4  # steps of each phase that are not measured; they use up the batches that wait when the phase begins
+_STEPS = 8  # measured steps of each phase
 _INLINE = (False, True, False, True)  # the phases
 _GAIN = 0.97  # inline must take at most this share of the time with threads
 _SLOW_READ_NS = 3_000_000
@@ -28,11 +28,11 @@ class Pace:
         self._times: dict[bool, list[int]] = {False: [], True: []}
 
     def begin(self) -> None:
-        """Another epoch begins: the time until its first step is not the time of a step."""
+        """Begin another epoch: the time until its first step is not the time of a step."""
         self._last_ns = None
 
     def step(self, now_ns: int) -> None:
-        """A step asks for its batch."""
+        """Record the time at which a step asks for its batch."""
         if self._decided:
             return
         last, self._last_ns = self._last_ns, now_ns
@@ -45,7 +45,7 @@ class Pace:
             self._end_phase()
 
     def has_read(self, nanoseconds: int) -> None:
-        """The training thread has read a batch. If reads become slow, threads read from now on."""
+        """Record a read by the training thread. If such reads become slow, threads read from now on."""
         self._num_slow += nanoseconds > _SLOW_READ_NS
         if self._num_slow >= _MOST_SLOW_READS:
             self.inline, self._decided = False, True

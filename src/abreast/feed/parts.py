@@ -1,4 +1,4 @@
-"""A source read in part: of each global batch, a process reads the rows of its own devices, and a few that all compare.
+"""A source read in part: a process reads its own devices' rows of each global batch, and a few that all processes compare.
 
 The order of the rows, and every random draw, are those of the whole source. Imports no framework.
 """
@@ -40,7 +40,7 @@ class ReadsParts(Protocol):
 
 
 def array_parts(order: Iterator[Any], read: Callable[[Any], Any], own_rows: OwnRows) -> Iterator[Part]:
-    """Parts of batches of arrays. `order` yields the places of each batch's rows, as indices or a slice; `read` reads some."""
+    """Parts of batches of arrays. `order` yields the places of each batch's rows, as indices or a slice; `read` reads them."""
     for places in order:
         places = range(places.start, places.stop) if isinstance(places, slice) else places
         rows = len(places)
@@ -74,7 +74,7 @@ def digest(data: Any, before: int = 0) -> int:
 
 
 def array_digest(array: Any, before: int = 0) -> int:
-    """A checksum of an array, continuing one of others."""
+    """A checksum of an array; `before` is the checksum of the arrays before it."""
     if hasattr(array, "detach"):  # of PyTorch; as bytes, since NumPy does not know all of its types
         # A copy: a tensor whose own memory was given away would count as shared from then on.
         array = array.detach().cpu().clone().reshape(-1).view(sys.modules["torch"].uint8)

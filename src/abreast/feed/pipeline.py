@@ -1,4 +1,4 @@
-"""The way of one iterator's batches from source to devices: one thread reads them, another stages them, a step takes them.
+"""The path of one iterator's batches from source to devices: one thread reads them, another stages them, a step takes them.
 
 At most `depth` batches wait on the devices, and one more on the host. Only batches that a step may ask for are read. Not here:
 epochs and the adapter that Keras sees (`adapter.py`).
@@ -30,7 +30,7 @@ WARN_SECONDS = 30.0
 class Taken(Generic[Staged]):
     """A batch for a step: as its source returned it, and as the backend staged it (None: not yet staged).
 
-    `counts`: where each process gives rows of its own, how many each gives to this step, by rank.
+    `counts`: number of rows of each process in this step, by rank, if each process gives rows of its own.
     """
 
     host: HostBatch
@@ -76,7 +76,7 @@ class BatchPipeline(Generic[Staged]):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the source has been read, or is being read, further than its batches were taken."""
+        """Whether the source has read, or is reading, batches that are not yet taken."""
         return self._reader.num_asked > self.num_taken - self._num_inline
 
     def take(self) -> Taken[Staged | None]:
@@ -84,7 +84,7 @@ class BatchPipeline(Generic[Staged]):
 
         So each epoch begins with one batch that the training thread stages.
 
-        Raises `DataError`, `StopIteration`, and whatever the source raises.
+        Raises `DataError`, `StopIteration`, and the source's own exceptions.
         """
         start = perf_counter_ns()
         self._num_finished = self.num_taken
@@ -131,7 +131,7 @@ class BatchPipeline(Generic[Staged]):
         self._stager.ask(int(min(self.permitted - num_elsewhere, self._stager.num_taken + self._depth)))
 
     def close(self) -> list[Unread]:
-        """End the threads and discard staged batches; return what was read and not taken: batches, or raised exceptions."""
+        """End the threads and discard staged batches; return the batches read and not taken, or raised exceptions."""
         self._let_read(closed=True)
         reader_ended = self._reader.close()
         stager_ended = self._stager.close()
@@ -162,7 +162,7 @@ class BatchPipeline(Generic[Staged]):
         return self._habits.concerns(variable)
 
     def _let_read(self, closed: bool = False) -> None:
-        """Let the reader continue where it waits for the step that comes now."""
+        """Let the reader continue if it waits for the present step."""
         with self._turns:
             self._wanted, self._closed = self.num_taken, closed
             self._turns.notify()

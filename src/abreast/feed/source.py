@@ -1,7 +1,7 @@
-"""The data source that a user passes: how it is opened, and what happens to batches that were read and not used.
+"""The data source that a user passes: its opening, and its batches that were read and not used.
 
-Unused batches of a generator go to the next `fit` on it, which so begins where plain Keras would begin. Other readers of the
-generator do not get them.
+Unused batches of a generator go to the next `fit` on it, which therefore begins where plain Keras would begin. Other readers of
+the generator do not get them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDicti
 
 @dataclass(frozen=True)
 class Source:
-    """`options` are those of Keras's `get_data_adapter`; `begin(adapter)` returns a function that begins an epoch."""
+    """`options` are arguments of Keras's `get_data_adapter`; `begin(adapter)` returns a function that begins an epoch."""
 
     x: Any
     options: dict[str, Any]
@@ -56,7 +56,7 @@ class Source:
 
 
 def _with_unread(generator: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
-    """A generator that first yields the batches kept from the given one, then those that it yields itself."""
+    """A generator that first yields the batches kept from the given one, then that one's own batches."""
     kept = _kept.setdefault(generator, deque())
     while True:
         while kept:

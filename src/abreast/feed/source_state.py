@@ -1,4 +1,4 @@
-"""The state of a source's own objects: what their hooks and reads have changed, and what an adapter counts.
+"""The state of a source's own objects: the changes by their hooks and reads, and an adapter's counts.
 
 A `PyDataset` may shuffle its indices in `on_epoch_end`, and a sampler may have a generator of its own. After a restart, nothing
 has called these hooks: the changes are put back instead. Not here: how values are compared and copied (`values.py`), and the
@@ -43,10 +43,10 @@ class HasState(Protocol):
 
 
 class SourceState:
-    """The state of one source. Made when a `fit` begins: what has not changed since then is as the script makes it.
+    """The state of one source. Made when a `fit` begins: a restarted script makes everything that has not changed since.
 
-    An object with `get_state` and `set_state`, or `state_dict` and `load_state_dict`, gives its state by these; of any other
-    object, attributes are compared.
+    An object with `get_state` and `set_state`, or `state_dict` and `load_state_dict`, gives its state by these; any other
+    object's attributes are compared.
     """
 
     def __init__(self, adapter: Any) -> None:
@@ -58,7 +58,7 @@ class SourceState:
         self.lost: tuple[str, ...] = ()
 
     def read(self) -> dict[str, Any]:
-        """What has changed: numbers, text, containers, arrays and generators, by name. `lost` has the names of anything else."""
+        """The changed numbers, text, containers, arrays and generators, by name. `lost` names all other changed values."""
         changed = {name: value for name, value in self._values().items() if self._begin.get(name) != content(value)}
         saved = {name: copy.deepcopy(saved_value(value)) for name, value in changed.items() if is_plain(value)}
         self.lost = tuple(name for name in changed if name not in saved)
@@ -72,13 +72,13 @@ class SourceState:
         return found
 
     def hold(self, later: Mapping[str, Any]) -> None:
-        """Hold what has changed in a later state: `write` puts it back where an earlier state does not have it."""
+        """Hold the present values that a later state changes: `write` puts them back if its own state lacks them."""
         values = self._values()
         names = [name for name in later["attributes"] if name in values and is_plain(values[name])]
         self._held = {name: copy.deepcopy(saved_value(values[name])) for name in names}
 
     def write(self, saved: Mapping[str, Any]) -> None:
-        """Put back what `read` returned, maybe in another process."""
+        """Put back a result of `read`, perhaps from another process."""
         for name, value in {**self._held, **saved["attributes"]}.items():
             self._put(name, copy.deepcopy(value))
         write_counts(self._adapter, saved)
@@ -89,24 +89,24 @@ class SourceState:
         self._written = self._contents()
 
     def end_epoch(self) -> None:
-        """An earlier run has read the batches of the epoch that goes on: workers read none."""
+        """Stop the workers: an earlier run has read the batches of the present epoch."""
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
             self._adapter.enqueuer.stop()
 
     def begin_epoch(self) -> None:
-        """After `write` of a state between two epochs: the next one begins."""
+        """Begin the next epoch after `write` of a state between two epochs."""
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
             begin_workers_anew(self._adapter)
 
     def write_rest(self, saved: Mapping[str, Any]) -> None:
-        """Put back a later state. What the reads since `write` have changed again stays: it may be further there."""
+        """Put back a later state, except values that reads have changed since `write`: these may be further ahead."""
         present = self._contents()
         for name, value in saved["attributes"].items():
             if present.get(name) == self._written.get(name):
                 self._put(name, copy.deepcopy(value))
 
     def is_as(self, saved: Mapping[str, Any]) -> bool:
-        """Whether the objects of the source are as they were when `read` returned this."""
+        """Whether the source's objects have the values of this result of `read`."""
         present = self._contents()
         return all(present.get(name) == content(value) for name, value in saved["attributes"].items())
 
@@ -134,7 +134,7 @@ class SourceState:
 
 
 def write_counts(adapter: Any, saved: Mapping[str, Any]) -> None:
-    """Put back what an adapter of ours counts, which callbacks may read before an epoch begins."""
+    """Put back the counts of an adapter of ours; callbacks may read them before an epoch begins."""
     if isinstance(adapter, HasState):
         adapter._set_own_state(saved[_OWN])
 
@@ -147,13 +147,13 @@ class _Holder:
 
 
 def _roots_of(adapter: Any) -> dict[str, Any]:
-    """The objects whose state is that of a source, by name."""
+    """The objects that hold a source's state, by name."""
     if isinstance(adapter, PyDatasetAdapter):
         return {"dataset": adapter.py_dataset, **_globals_of(type(adapter.py_dataset))}
     if isinstance(adapter, TorchDataLoaderAdapter):
         loader = adapter._dataloader
         held = {name: getattr(loader, name, None) for name in ("dataset", "sampler", "batch_sampler", "generator")}
-        if keras.backend.backend() != "torch":  # there it is the framework's own
+        if keras.backend.backend() != "torch":  # there it is the framework's own generator
             held["torch"] = sys.modules["torch"].default_generator
         return {"loader": _Holder(held), **_globals_of(type(loader.dataset))}
     known = (ArrayDataAdapter, GeneratorDataAdapter, TFDatasetAdapter)
@@ -163,7 +163,7 @@ def _roots_of(adapter: Any) -> dict[str, Any]:
 
 
 class _Own:
-    """An object that gives its state by itself."""
+    """An object with methods for its own state."""
 
     NAME = "state()"
 
@@ -196,7 +196,7 @@ def _attributes(owner: Any, seen: set[int], depth: int) -> Iterator[tuple[str, A
 
 
 def _globals_of(kind: type) -> dict[str, _Holder]:
-    """The random generators of a module that the methods of a user's class draw from."""
+    """The global random generators that the methods of a user's class use."""
     held: dict[str, Any] = {}
     for each in kind.__mro__:
         if each.__module__.partition(".")[0] not in ("builtins", "keras", "torch", "abreast", "typing"):
@@ -216,7 +216,7 @@ def _collect(function: FunctionType, held: dict[str, Any], depth: int) -> None:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes that a function uses, with the functions inside of it."""
+    """The names of globals and attributes that a function uses, functions inside it included."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

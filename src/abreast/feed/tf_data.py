@@ -34,11 +34,11 @@ def pipeline(dataset: Any) -> Iterator[Any]:
         yield from pipeline(each)
 
 
-_begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # iterators that were made, by data set that shuffles
+_begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # number of iterators made, by data set that shuffles
 
 
 def begin(dataset: Any) -> Iterator[Any]:
-    """An iterator of a data set. Each one gets another order of a data set that shuffles, which counts them."""
+    """An iterator of a data set. A data set that shuffles counts its iterators, and gives each another order."""
     for each in shuffles(dataset):
         _begun[each] = _begun.get(each, 0) + 1
     return iter(dataset)
@@ -51,17 +51,17 @@ def shuffles(dataset: Any) -> list[Any]:
 
 
 def step_name(dataset: Any) -> str:
-    """The name of a step, as `BatchDataset`."""
+    """The name of a step, such as `BatchDataset`."""
     return type(dataset).__name__.strip("_")
 
 
 def num_begun(dataset: Any) -> list[int]:
-    """The number of iterators that were made of each step that shuffles."""
+    """The number of iterators made of each step that shuffles."""
     return [_begun.get(each, 0) for each in shuffles(dataset)]
 
 
 def begin_up_to(dataset: Any, numbers: list[int]) -> None:
-    """Make iterators until there were as many as in an earlier run, so that the next one gets the order that it had there."""
+    """Make iterators up to the number of an earlier run, so that the next one gets the same order as there."""
     for each, number in zip(shuffles(dataset), numbers, strict=True):
         while _begun.get(each, 0) < number:
             begin(each)

@@ -1,4 +1,4 @@
-"""Whether another process can draw the batches of a `tf.data` pipeline again: what it draws without a seed, or keeps to itself.
+"""Whether another process can repeat the draws of a `tf.data` pipeline: not without a seed, or with a generator in a variable.
 
 Imports no framework.
 """
@@ -15,7 +15,7 @@ _SEED = "hint: give each shuffle a seed, or call keras.utils.set_random_seed bef
 
 
 def lost(dataset: Any) -> str | None:
-    """What a restart loses of a pipeline of which an iterator was made, for the user; None if it loses nothing."""
+    """A message for the user about the order or draws that a restart loses; None if it loses nothing."""
     steps = list(pipeline(dataset))
     if any(not (int(each._seed) or int(each._seed2)) for each in shuffles(dataset)):
         return f"tf.data shuffles without a seed: {_ROWS}\n{_SEED}"
@@ -31,7 +31,7 @@ def lost(dataset: Any) -> str | None:
 
 
 def perhaps_lost(dataset: Any) -> str | None:
-    """What a restart can lose of a pipeline of which an iterator was made before; None if there is no such thing."""
+    """A message about the order that a restart may lose if it is not the first iterator; None if it can lose nothing."""
     steps = [step_name(each) for each in pipeline(dataset)]
     if "ShuffleDataset" not in steps or max(num_begun(dataset)) < 2:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from abreast.stderr import tell_once
 
-BY_INDEX = "abreast_by_index"  # an attribute of a data set: what it returns for an index depends on nothing else
+BY_INDEX = "abreast_by_index"  # an attribute of a data set: its rows depend on their index alone
 _OF_TORCH = "torch.utils.data"
 
 
@@ -41,7 +41,7 @@ def reads_by_index(loader: Any) -> bool:
 
 
 def tell_why_whole(loader: Any) -> None:
-    """A line for a loader that is not read by index although its data set says that it may be."""
+    """Print why a loader is not read by index although its data set allows it."""
     says = any(getattr(each, BY_INDEX, False) for each in _innermost(loader.dataset))
     if says and _has_numbered_rows(loader) and (other := _other_setting(loader)) is not None:
         tell_once(
@@ -51,7 +51,7 @@ def tell_why_whole(loader: Any) -> None:
 
 
 def _has_numbered_rows(loader: Any) -> bool:
-    """Whether what the data sets of a loader return for an index depends on nothing else."""
+    """Whether the rows of a loader's data sets depend on their index alone."""
     return all(
         bool(getattr(each, BY_INDEX, False)) or _name(type(each)) == "dataset.TensorDataset"
         for each in _innermost(loader.dataset)
@@ -76,7 +76,7 @@ def _settings(loader: Any) -> dict[str, bool]:
 
 
 def _innermost(dataset: Any) -> Iterator[Any]:
-    """The data sets inside of those of PyTorch that pass on their rows."""
+    """The data sets inside PyTorch's `Subset`, `ConcatDataset` and `StackDataset`."""
     kind = _name(type(dataset))
     if kind == "dataset.Subset":
         yield from _innermost(dataset.dataset)
@@ -89,13 +89,13 @@ def _innermost(dataset: Any) -> Iterator[Any]:
 
 
 def _name(what: Any) -> str:
-    """The name of a class or function of PyTorch's data package; that of another one is empty."""
+    """The name of a class or function of PyTorch's data package; empty for any other."""
     module, name = getattr(what, "__module__", ""), getattr(what, "__qualname__", "")
     return f"{module}.{name}".removeprefix(f"{_OF_TORCH}.") if str(module).startswith(_OF_TORCH) else ""
 
 
 def is_plain(loader: Any) -> bool:
-    """Whether a loader is PyTorch's own, not one of a class made from it."""
+    """Whether a loader is of PyTorch's own class, not of a subclass."""
     return _name(type(loader)) == "dataloader.DataLoader"
 
 
@@ -113,7 +113,7 @@ class _Order:
 
 
 def with_order(loader: Any, order: Callable[[], Iterator[Any]], **settings: Any) -> Any:
-    """The same loader, with other `settings`, whose batches have the indices that `order()` yields. It draws its seeds alike."""
+    """The same loader with other `settings`; its batches have the indices that `order()` yields. It draws the same seeds."""
     of_workers: Any = {
         "prefetch_factor": loader.prefetch_factor,
         "multiprocessing_context": loader.multiprocessing_context,

@@ -1,6 +1,6 @@
-"""Waits in a source that is read ahead: before it reads variables of the model in training, or calls a placed model.
+"""Waits of a source that is read ahead, before it reads variables of the model in training or calls a placed model.
 
-There, its thread waits for the step of the batch that it reads. Not here: the order of steps and reads (`pipeline.py`).
+Its thread waits for the step of the batch that it reads. Not here: the order of steps and reads (`pipeline.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values that a source's objects hold: whether they have changed, what is saved of them, and how they are put back.
+"""Values that a source's objects hold: detection of changes, their saved form, and how they are put back.
 
-Arrays of more than 16 MiB are compared by 65,536 of their elements: a change of a few elements alone goes unnoticed. Imports no
+Arrays of more than 16 MiB are compared by 65,536 of their elements: a change of a few elements can go unnoticed. Imports no
 framework.
 """
 
@@ -21,7 +21,7 @@ from abreast.keras_private.data_adapters import DataAdapter
 _WHOLE_BYTES = 2**24
 _SAMPLES = 2**16
 _SAMPLES_OF_DISK = 2**8  # of a memory-mapped array: each may be a read of the disk
-_LARGEST_BYTES = 2**30  # that are saved of one array
+_LARGEST_BYTES = 2**30  # of the largest array that is saved
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _NOT_USERS = ("keras.", "jax.", "jaxlib.", "tensorflow.", "numpy.", "abreast.", "builtins.")
@@ -46,7 +46,7 @@ def is_generator(value: Any) -> bool:
 
 
 def content(value: Any) -> Any:
-    """What differs where a value has changed, in this process and in another; for an object of another kind, which one it is."""
+    """A value's content for comparison, in this process or another; for an object of another kind, its identity."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, np.ndarray):
@@ -70,12 +70,12 @@ def is_plain(value: Any) -> bool:
 
 
 def saved_value(value: Any) -> Any:
-    """A value as it is saved: PyTorch's and Keras's as arrays. The present value tells their kind when they are put back."""
+    """A value in its saved form: PyTorch's and Keras's as arrays. `fill` takes their kind from the present value."""
     return _state_of(value) if _is_torchs(value) or _is_kerass(value) else value
 
 
 def fill(present: Any, value: Any) -> bool:
-    """Let an object that the script may hold, too, have the content of another one; False if it cannot have that."""
+    """Copy the content of `value` into an object that the script may also hold; False if it does not fit."""
     if _is_torchs(present) and isinstance(value, np.ndarray):
         return _fill_torchs(present, value)
     if _is_kerass(present) and isinstance(value, list):
@@ -135,7 +135,7 @@ def _is_torchs(value: Any) -> bool:
 
 
 def _is_kerass(value: Any) -> bool:
-    """Whether a value is a generator of Keras, or a layer that may have some."""
+    """Whether a value is a generator of Keras, or a layer that may have generators."""
     return isinstance(value, keras.random.SeedGenerator | keras.Layer)
 
 
@@ -183,7 +183,7 @@ def _content_of_container(value: Any) -> Any:
 def _dumped(value: Any) -> bytes | None:
     """Plain data as bytes, quickly; None for a container of anything else."""
     try:
-        return marshal.dumps(value, 2)  # version 2 has no references, which depend on who else holds a value
+        return marshal.dumps(value, 2)  # version 2 has no references, which depend on other holders of a value
     except ValueError:
         return None
 

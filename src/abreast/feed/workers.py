@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.01
 
 @contextmanager
 def workers_ended() -> Iterator[None]:
-    """End, when the block ends, the workers that began in it."""
+    """At the end of the block, end the workers that began in it."""
     begun: list[Any] = []
     plain = PyDatasetEnqueuer.start
 
@@ -34,7 +34,7 @@ def workers_ended() -> Iterator[None]:
 
 
 def end_workers(enqueuer: Any) -> None:
-    """Tell the workers of a Keras enqueuer to end after their present read; does not wait for that read."""
+    """Let the workers of a Keras enqueuer end after their present read; does not wait for that read."""
     thread = enqueuer.run_thread
     if thread is None:
         return
