@@ -37,12 +37,12 @@ def install() -> None:
     model: Any = keras.Model
     lead(model)
     model.__init__ = _tagging(model.__init__)
-    # Keras restores a loaded model's compile settings only if the model's `compile` is that of this class.
+    # Keras restores a loaded model's compile settings only if the model's `compile` comes from this class.
     BaseTrainer.compile = _tagging(BaseTrainer.compile)
 
 
 def lead(trainer: Any) -> None:
-    """Wrap the public methods of a class by `_method`, and the makers of its step functions by `_maker`."""
+    """Wrap the public methods of a class with `_method`, and the makers of its step functions with `_maker`."""
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
     for kind in _KINDS:
@@ -74,7 +74,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         try:
             with ExitStack() as until_end:
                 take_part(plain.__name__, bound.arguments, placement, until_end)
-                until_end.enter_context(noting(self, None))  # of a `fit` that this call is inside of
+                until_end.enter_context(noting(self, None))  # of a `fit` around this call
                 result = (
                     kept(plain, bound, placement) if plain.__name__ == "fit" else plain(*bound.args, **bound.kwargs)
                 )
@@ -218,7 +218,7 @@ def _feed(
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:
-    """Names of the user's callbacks that may change, between two batches, what a source reads."""
+    """Names of the user's callbacks that may change a source's data between two batches."""
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
@@ -230,7 +230,7 @@ def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
 
 
 def _check_same_classes(train: Any, validation: Any) -> None:
-    """Raise `DataError` if a number means another class in the validation than in the training."""
+    """Raise `DataError` if a class number has different names in the training and the validation data."""
     if isinstance(validation, tuple) and validation:
         validation = validation[0]
     if not (isinstance(train, DataAdapter) and isinstance(validation, DataAdapter)):

@@ -1,6 +1,6 @@
 """JAX: one process, one compiled program over a mesh; XLA inserts the all-reduces.
 
-Rows are sharded over the mesh's one axis and variables are replicated, so every operation of a step means what it means on
+Rows are sharded over the mesh's one axis and variables are replicated, so every operation of a step means the same as on
 one device. A batch that does not divide is padded for the transfer and cut back to its rows inside the program, where XLA
 shards uneven arrays itself: no mask is needed, and a user's own `train_step` is exact too.
 """
@@ -168,7 +168,7 @@ class JaxBackend:
 
 
 def _announce(model: Any, placement: Placement) -> None:
-    """Say once where `batch_norm="local"` cannot reach: inside of functions that are not Keras's."""
+    """Warn once about layers that `batch_norm="local"` does not reach: functions that are not Keras's."""
     names = [layer.name for layer in model._flatten_layers() if isinstance(layer, keras.layers.JaxLayer)]
     if names and placement.batch_norm == "local" and placement.num_devices > 1:
         exact.warn_once(
@@ -180,7 +180,7 @@ def _announce(model: Any, placement: Placement) -> None:
 
 
 def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
-    """The parts of a source's batches; None for a source that only a read of all rows shows."""
+    """The parts of a source's batches; None for a source that must be read whole."""
     if isinstance(adapter, ReadsParts):
         return adapter._parts(own_rows)
     if isinstance(adapter, ArrayDataAdapter):
@@ -191,10 +191,10 @@ def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
 
 
 def _spread(leaf: Any, rows: int, sharded: NamedSharding, first: int = 0) -> Any:
-    """A leaf's shards on their devices, padded to `rows`. Its own rows are those from `first` on."""
+    """A leaf's shards on their devices, padded to `rows`. Its own rows begin at row `first`."""
     if sharded.is_fully_addressable and len(leaf) == rows and not isinstance(leaf, np.ndarray):
         return jax.device_put(leaf, sharded)
-    array = np.asarray(leaf)  # then the same as `device_put`, in a third of its time
+    array = np.asarray(leaf)  # from here on, as `device_put` in a third of its time
 
     def shard(index: Any) -> np.ndarray[Any, Any]:
         return padded(array, slice(*index[0].indices(rows)), first)

@@ -24,7 +24,7 @@ from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
 
-# Which variables Keras hands to a step, in its order, and what the state list of each is called.
+# The model's lists of variables that Keras passes to a step, by name, in Keras's order.
 _VARIABLES: dict[Kind, tuple[str, ...]] = {
     "train": ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables"),
     "test": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
@@ -34,9 +34,9 @@ _VARIABLES: dict[Kind, tuple[str, ...]] = {
 
 @jax.tree_util.register_pytree_node_class
 class _Values:
-    """The values of some variables. Not a list: Keras would look at every one of them, at every step.
+    """The values of some variables. Not a list: Keras would examine each of them at every step.
 
-    `shown` gives what Keras sees of each, if it is not to see the value itself.
+    `shown` returns the value that Keras sees in place of a value; None: Keras sees the value itself.
     """
 
     __slots__ = ("shown", "values")
@@ -61,11 +61,11 @@ class Newest:
     """The newest variables of a running call, which takes them out of the model."""
 
     values: Any = None
-    variables: tuple[list[Any], ...] = ()  # whose values those are; a callback may freeze some of them meanwhile
+    variables: tuple[list[Any], ...] = ()  # the variables of `values`; a callback may freeze some of them meanwhile
     logs: Any = None
 
     def put_back(self) -> None:
-        """Give the values to variables that lack theirs: Keras puts them back itself, except after a failure."""
+        """Give the values to variables without one: Keras puts them back itself, except after a failure."""
         if self.values is not None:
             for variables, values in zip(self.variables, self.values, strict=True):
                 for variable, value in zip(variables, values, strict=True):
@@ -75,7 +75,7 @@ class Newest:
 
 
 class Steps:
-    """The steps of one kind of a model. `newest_of` is where `settle` finds the variables that they hold."""
+    """A model's steps of one kind. `settle` finds the variables that they hold in `newest_of`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Steps:
         self._sharded = sharded_over(placement.devices)
         self._launched = launched
         self._program_digest: int | None = None
-        # With many steps under way, XLA's CPU threads can wait for one another until it aborts.
+        # With many steps under way, XLA's CPU threads can wait for one another until XLA aborts.
         self._waits = placement.num_devices > 1 and platform() == "cpu"
 
     def run(self, batches: Iterator[Any]) -> Any:
@@ -116,7 +116,7 @@ class Steps:
         return tree.map_structure(lambda *parts: _concatenate(parts), *outputs)
 
     def for_keras(self, state: Any, batches: Iterator[Any]) -> tuple[Any, Any]:
-        """As Keras calls it: with the values of the variables, which it has taken out of the model."""
+        """`run` for Keras, which passes the values of the variables that it has taken out of the model."""
         if state is not self._newest.values:  # Keras read the variables anew: a callback may have assigned to them.
             self._read(state)
         try:
@@ -144,7 +144,7 @@ class Steps:
         return newest.logs
 
     def _check(self, staged: StagedBatch, launched: Launched) -> None:
-        """What the step is about to do must be the same in all processes."""
+        """Check before a call's first step that all processes run the same program on the same batch."""
         if self._program_digest is None:
             self._program_digest = program_digest(self._program, self._newest.values, staged.data, staged.rows)
         launched.before_step(staged.digest, self._program_digest)
@@ -173,9 +173,9 @@ class Steps:
 
 
 def apart(state: Any) -> list[list[Any]]:
-    """The values, with a copy of each that two variables have, as after a `fit` that averages: steps use their memory up.
+    """The values, with a copy of each that two variables share (after a `fit` that averages): steps use up their memory.
 
-    What is put on several devices afterwards may still share memory, with no object to tell it.
+    Values put on several devices afterwards may still share memory, although their objects differ.
     """
     seen: set[int] = set()
 
@@ -188,7 +188,7 @@ def apart(state: Any) -> list[list[Any]]:
 
 
 def _set_averages_of_no_step(model: Any) -> None:
-    """Make averaged weights the weights themselves, where no step was: Keras's `fit` sets the averages, which are zeros."""
+    """Set averages to the weights if no step has run: the end of Keras's `fit` uses the averages, which are still zeros."""
     for optimizer in optimizers(model):
         if getattr(optimizer, "use_ema", False) and int(optimizer.iterations) == 0:
             pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=False)
@@ -198,7 +198,7 @@ def _set_averages_of_no_step(model: Any) -> None:
 
 
 def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
-    """The variables whose values a step of that kind takes, as they stand now."""
+    """The present variables whose values a step of this kind takes."""
     names = _VARIABLES[kind]
     return tuple(
         list(model.optimizer.variables if name == "optimizer_variables" else getattr(model, name)) for name in names
