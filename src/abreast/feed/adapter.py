@@ -1,6 +1,6 @@
 """The data adapter of a staged source: its iterators return batches in plain Keras's order.
 
-Order, epochs and shuffling are those of the Keras data adapter that plain `fit` would have used. Batches are read ahead within an
+Order, epochs and shuffling come from the Keras data adapter that plain `fit` would have used. Batches are read ahead within an
 epoch, never past its end. So whatever happens between epochs happens between the same batches as with plain Keras.
 """
 

@@ -1,6 +1,6 @@
 """A description of a source, as JSON: a run that continues another compares the two. It reads no batch and draws nothing.
 
-Not here: whether the batches themselves are those of the first run (`jump.py`). Imports no framework.
+Not here: whether the batches themselves are the first run's (`jump.py`). Imports no framework.
 """
 
 from __future__ import annotations

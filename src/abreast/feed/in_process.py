@@ -1,4 +1,4 @@
-"""Sources that run the user's Python code in this process, where it can see the changes that callbacks and steps make.
+"""Sources that run the user's Python code in this process, where it can see changes by callbacks and steps.
 
 `ImageRecords`, Grain, and sources with workers run no such code here, or plain Keras reads them ahead too. Arrays run none,
 unless Keras draws an order of rows for each batch.

@@ -1,6 +1,6 @@
 """A source read in part: a process reads its own devices' rows of each global batch, and a few that all processes compare.
 
-The order of the rows, and every random draw, are those of the whole source. Imports no framework.
+The order of the rows, and every random draw, are the same as in the whole source. Imports no framework.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def is_sparse(leaf: Any) -> bool:
 
 
 def dense(leaf: Any) -> Any:
-    """A dense array of the same numbers; numbers given twice for one place are added, as in products with the sparse array."""
+    """A dense array of the same numbers; duplicate entries for one place are added, as in products with the sparse array."""
     if hasattr(leaf, "tocoo"):
         return leaf.toarray()
     if hasattr(leaf, "dense_shape"):
