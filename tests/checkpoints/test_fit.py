@@ -655,6 +655,29 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
     return [undisturbed, interrupted, ended, said]
 
 
+def test_the_walk_over_a_deep_model_reads_its_variables_a_few_times(workers: Workers) -> None:
+    """Once per layer would be seconds for some hundreds of layers."""
+    assert workers.abreast.run(reads_of_own_variables) <= 6
+
+
+def reads_of_own_variables() -> int:
+    """In a worker: the number of times that two reads of what a model of 30 layers reaches list the model's variables."""
+    import keras
+
+    from abreast.checkpoints import reached
+    from abreast.replacing import replaced
+
+    model = keras.Sequential([keras.Input((2,)), *(keras.layers.Dense(2) for _ in range(30))])
+    model.compile("adam", "mse", metrics=["mae"])
+    model.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
+    plain, reads = reached.grouped_variables, []
+    with replaced(reached, "grouped_variables", lambda model: reads.append(1) or plain(model)):
+        code = reached.code_of_steps(model)
+        reached.Reached(code, model, (), in_steps=code).read()
+        reached.contents_of_steps(model)
+    return len(reads)
+
+
 def test_an_attribute_that_changes_in_a_later_fit_is_announced(workers: Workers, tmp_path: Path) -> None:
     """The step of the first fit is compiled with its former value, that of a restart in the second one with the present one."""
     said = workers.abreast.run(anneal_in_a_second_fit, folder=str(tmp_path))

@@ -18,6 +18,7 @@ from typing import Any
 
 import keras
 
+from abreast import exact
 from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
 from abreast.checkpoints.plain import copies
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
@@ -119,7 +120,9 @@ def contents_of_steps(model: Any) -> dict[str, Any]:
 
 
 def _walk(model: Any, roots: Sequence[Any]) -> _Walk:
-    return _Walk({id(each) for each in roots}, lambda: {id(each) for _, each in grouped_variables(model)})
+    """A walk that has seen its roots and the parts of the model: all their variables are the model's own."""
+    parts = (*model._flatten_layers(), *exact.optimizers(model), *exact.leaf_metrics(model))
+    return _Walk({id(each) for each in (*roots, *parts)}, lambda: {id(each) for _, each in grouped_variables(model)})
 
 
 def _slots(roots: Sequence[Any], walk: _Walk) -> dict[str, _Slot]:
