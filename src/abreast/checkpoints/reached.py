@@ -108,15 +108,17 @@ def code_of_steps(model: Any) -> list[Any]:
     """The parts of a model whose Python code makes up a step; the last one holds the losses and metrics of `compile`."""
     users = [each for each in model._flatten_layers(include_self=False) if is_users(type(each).__module__)]
     given = [getattr(model, "loss", None), getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)]
-    return [model, *users, SimpleNamespace(**{f"loss{i}": each for i, each in enumerate(keras.tree.flatten(given))})]
+    return [model, *users, SimpleNamespace(**{f"compile{i}": each for i, each in enumerate(keras.tree.flatten(given))})]
 
 
 def contents_of_steps(model: Any) -> dict[str, Any]:
     """The contents of the data that a compiled step may hold as constants, by name: on JAX, also of variables of others."""
     slots = _slots(code_of_steps(model), _walk(model, ()))
-    holds_variables = keras.backend.backend() == "jax"
-    values = {name: slot.read() for name, slot in slots.items() if holds_variables or not slot.is_variables}
-    return {name: content(value) for name, value in values.items() if is_plain(value) and not is_generator(value)}
+    data = {name: slot.read() for name, slot in slots.items() if not slot.is_variables}
+    values = {name: value for name, value in data.items() if is_plain(value) and not is_generator(value)}
+    if keras.backend.backend() == "jax":
+        values |= {name: slot.read() for name, slot in slots.items() if slot.is_variables}
+    return {name: content(value) for name, value in values.items()}
 
 
 def _walk(model: Any, roots: Sequence[Any]) -> _Walk:
