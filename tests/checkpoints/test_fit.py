@@ -664,14 +664,20 @@ def reads_of_own_variables() -> int:
     """In a worker: the number of times that two reads of what a model of 30 layers reaches list the model's variables."""
     import keras
 
+    from abreast import state
     from abreast.checkpoints import reached
     from abreast.replacing import replaced
 
     model = keras.Sequential([keras.Input((2,)), *(keras.layers.Dense(2) for _ in range(30))])
     model.compile("adam", "mse", metrics=["mae"])
     model.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
-    plain, reads = reached.grouped_variables, []
-    with replaced(reached, "grouped_variables", lambda model: reads.append(1) or plain(model)):
+    reads: list[Any] = []
+
+    def noted(model: Any) -> Any:
+        reads.append(model)
+        return state.grouped_variables(model)
+
+    with replaced(reached, "grouped_variables", noted):
         code = reached.code_of_steps(model)
         reached.Reached(code, model, (), in_steps=code).read()
         reached.contents_of_steps(model)
