@@ -113,14 +113,21 @@ def end_of_fit(source: str, step: int) -> dict[str, Any]:
 
 
 def end_of_first_step() -> dict[str, Any]:
-    """A signal that comes while the step is compiled, which takes longest."""
+    """A signal that comes to this process while the step is compiled, which takes longest."""
+    import os
+
     import keras
 
     model, x, y = task()
     steps: list[int] = []
+    process = os.getpid()  # PyTorch's workers run the loss, too
 
     def loss(y: Any, predicted: Any) -> Any:
-        return planted(KeyboardInterrupt) if steps else keras.losses.mean_squared_error(y, predicted)
+        return (
+            planted(KeyboardInterrupt)
+            if steps and os.getpid() == process
+            else keras.losses.mean_squared_error(y, predicted)
+        )
 
     model.compile(keras.optimizers.Adam(0.01, use_ema=True), loss)
     before = model.get_weights()
