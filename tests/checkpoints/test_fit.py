@@ -603,8 +603,9 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
     import keras
 
     import abreast
-    from abreast.checkpoints import model_attributes, which_fit
+    from abreast.checkpoints import model_attributes
     from abreast.replacing import replaced
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
 
     class Scaled(keras.losses.Loss):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -617,17 +618,15 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
     class Changes(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             if epoch == 1:
-                (self.model.loss.factor if holder == "loss" else self.model.loss.__defaults__[0]).assign(2.0)
-            if epoch == 2 and fails[0]:
-                raise RuntimeError("planted")
+                held_by(self.model.loss).assign(2.0)
+
+    def held_by(loss: Any) -> Any:
+        return loss.factor if holder == "loss" else loss.__defaults__[0]
 
     def function(y: Any, predicted: Any, factor: Any) -> Any:
         return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
 
-    fails = [False]
-
     def run(*more: Any) -> dict[str, Any]:
-        which_fit.as_in_a_new_process()
         keras.utils.clear_session()
         keras.utils.set_random_seed(4)
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
@@ -639,19 +638,16 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
         x = np.linspace(-1, 1, 24, dtype="float32").reshape(8, 3)
         options = {"batch_size": 4, "shuffle": False, "verbose": 0, "callbacks": [Changes(), *more]}
         losses = model.fit(x, x[:, :1], epochs=3, **options).history["loss"]
-        held = model.loss.factor if holder == "loss" else model.loss.__defaults__[0]
-        return {"loss": losses, "factor": float(held), "evaluate": model.evaluate(x, x[:, :1], verbose=0)}
+        factor_at_end = float(held_by(model.loss))
+        return {"loss": losses, "factor": factor_at_end, "evaluate": model.evaluate(x, x[:, :1], verbose=0)}
 
-    undisturbed = run()
+    def checkpointed(number: int, interrupt: Interrupt) -> dict[str, Any]:
+        return run(interrupt, abreast.Checkpoint(folder, every="epoch"))
+
+    undisturbed = run(Interrupt(None))
     said: list[str] = []
     with replaced(model_attributes, "tell_once", said.append):
-        checkpoint = abreast.Checkpoint(folder, every="epoch")
-        fails[0] = True
-        try:
-            run(checkpoint)
-        except RuntimeError:
-            fails[0] = False
-        interrupted, ended = run(checkpoint), run(checkpoint)
+        interrupted, ended = until_it_ends(checkpointed, (4,)), until_it_ends(checkpointed, ())
     return [undisturbed, interrupted, ended, said]
 
 

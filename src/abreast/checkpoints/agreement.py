@@ -68,10 +68,7 @@ class Agreement:
         """The answer between two steps. All processes call this after the same step; `at_end`: at the end of an epoch."""
         due = self._steps_since >= self._due_steps or (at_end and self._every.is_epoch)
         if self._job is None:
-            # Runs at every step, so it makes few calls.
-            asked = stop.requested()
-            if not due and time.monotonic() >= self._late_at:
-                due = not self._is_busy()
+            due, asked = due or self._is_late, stop.requested()
             return Answer(due, asked) if due or asked else NOTHING
         if not (at_end or self._steps_alone >= self._steps_apart):
             return Answer(due, None) if due else NOTHING

@@ -189,9 +189,8 @@ def _packed(
             try:
                 yield name, pack(value, f"{path}/{name}", arrays)
             except CannotPackError:
-                if (
-                    name in before and type(value).__module__.partition(".")[0] != "keras"
-                ):  # Keras makes its own objects again
+                is_keras = type(value).__module__.partition(".")[0] == "keras"  # Keras makes its own objects again
+                if name in before and not is_keras:
                     tell_once(_LEFT_OUT.format(f"{type(part).__name__}.{name}", type(value).__qualname__))
 
 

@@ -25,13 +25,8 @@ from abreast.feed.values import content, fill, is_generator, is_object, is_plain
 from abreast.state import grouped_variables
 
 _DEEPEST = 4  # levels of objects within objects, and of functions that call functions
-KERASS_OWN = (
-    "_model",
-    "model",
-    "params",
-    "_params",
-    "validation_data",
-)  # attributes that Keras itself sets on callbacks
+# Attributes that Keras itself sets on callbacks.
+KERASS_OWN = ("_model", "model", "params", "_params", "validation_data")
 _NOT_USERS = ("abreast", "builtins", "grain", "jax", "keras", "numpy", "tensorflow", "torch")
 
 
@@ -67,7 +62,7 @@ class Reached:
     def __init__(
         self, roots: Sequence[Any], model: Any, sources: Sequence[Any] = (), in_steps: Sequence[Any] = ()
     ) -> None:
-        walk = _walk(model, (*roots, *in_steps, *sources))
+        walk = _walk(model, (*roots, *sources))
         self._slots = _slots(roots, walk)
         of_steps = _slots(in_steps, walk)
         self._slots |= {f"steps.{name}": slot for name, slot in of_steps.items() if slot.is_variables}

@@ -11,10 +11,16 @@ from typing import Any
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-__all__ = ["OF_WEIGHT_DECAY", "BaseOptimizer", "LossScaleOptimizer", "identify_variables"]
+__all__ = ["OF_WEIGHT_DECAY", "BaseOptimizer", "LossScaleOptimizer", "averages", "identify_variables"]
 
 # Attributes of an optimizer from `exclude_from_weight_decay`: the cache is used up to 3.15, the last one since 3.16.
 OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache", "_weight_decay_by_var_key")
+
+
+def averages(optimizer: Any) -> list[tuple[Any, Any]]:
+    """The variables of an optimizer that is built with `use_ema`, each with its average; empty for any other optimizer."""
+    pairs = zip(optimizer._trainable_variables, getattr(optimizer, "_model_variables_moving_average", ()), strict=False)
+    return [(variable, average) for variable, average in pairs if average is not None]
 
 
 def identify_variables(optimizer: Any) -> None:

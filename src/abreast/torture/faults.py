@@ -106,6 +106,7 @@ def _stop(start: Start, injection: Injection, rng: random.Random, facts: Facts) 
     start.process.send_signal(signal.SIGTERM)
     code = start.process.wait()
     injection.fired = code == EXIT_CODE
+    # Signals have their default action again once the script has ended.
     had_ended = code == 0 or (code == -signal.SIGTERM and bool(start.notes("unwatched")))
     if code != EXIT_CODE and not had_ended:
         injection.problems.append(f"SIGTERM ended the script with {code}, not with {EXIT_CODE}")

@@ -22,6 +22,7 @@ from abreast.backend.jax.staged import Rows, StagedBatch
 from abreast.exact import optimizers
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
+from abreast.keras_private.optimizers import averages
 from abreast.staging import Stage
 
 # The model's lists of variables that Keras passes to a step, by name, in Keras's order.
@@ -190,11 +191,9 @@ def apart(state: Any) -> list[list[Any]]:
 def _set_averages_of_no_step(model: Any) -> None:
     """Set averages to the weights if no step has run: the end of Keras's `fit` uses the averages, which are still zeros."""
     for optimizer in optimizers(model):
-        if getattr(optimizer, "use_ema", False) and int(optimizer.iterations) == 0:
-            pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=False)
+        if (pairs := averages(optimizer)) and int(optimizer.iterations) == 0:
             for variable, average in pairs:
-                if average is not None:
-                    average.assign(variable)
+                average.assign(variable)
 
 
 def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
