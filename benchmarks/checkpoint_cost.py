@@ -47,7 +47,7 @@ def main() -> None:
     arguments = _arguments()
     if arguments.cell:
         cell = json.loads(arguments.cell)
-        print(json.dumps(_save(cell) if cell["what"] == "save" else _steps(cell)))
+        print(json.dumps(save(cell) if cell["what"] == "save" else steps(cell)))
         return
     for backend in arguments.backends:
         if "save" in arguments.only:
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _report_save(backend: str, millions: float, samples: int) -> None:
-    cell = {"what": "save", "backend": backend, "millions": millions, "samples": samples}
+    cell = {"what": "save", "backend": backend, "devices": 1, "millions": millions, "samples": samples, "gpu": False}
     found = cells.in_a_process(__file__, cell, {"KERAS_BACKEND": backend}, _CELL_SECONDS)
     case = {"backend": backend, "millions": millions, "devices": 1}
     warm_up = {"restore": "none"}
@@ -83,12 +83,10 @@ def _report_save(backend: str, millions: float, samples: int) -> None:
 
 
 def _report_steps(backend: str, devices: int, turns: int) -> None:
-    cell = {"what": "steps", "backend": backend, "devices": devices, "turns": turns}
+    cell = {"what": "steps", "backend": backend, "devices": devices, "turns": turns, "gpu": False}
     found = cells.in_a_process(__file__, cell, {"KERAS_BACKEND": backend}, _CELL_SECONDS)
     without, with_one = found["without"], found["with"]
-    ratio = statistics.median(each / around for each, around in _pairs(with_one, without))
-    added = statistics.median(each - around for each, around in _pairs(found["with, CPU"], found["without, CPU"]))
-    control = statistics.median(after / before for before, after in itertools.pairwise(without))
+    ratio, control, added = (ratios(found)[name] for name in ("ratio", "control", "added_cpu"))
     case = {"backend": backend, "devices": devices}
     warm_up = f"the first turn of each, {_DROPPED} steps of a turn"
     notes = {"warm_up": warm_up, "steps_per_sample": _STEPS - _DROPPED, "load": found["load"]}
@@ -113,12 +111,24 @@ def _report_steps(backend: str, devices: int, turns: int) -> None:
     )
 
 
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    """Of the samples of `steps`: `ratio`, `control` and `added_cpu`."""
+    without = found["without"]
+    return {
+        "ratio": statistics.median(each / around for each, around in _pairs(found["with"], without)),
+        "control": statistics.median(after / before for before, after in itertools.pairwise(without)),
+        "added_cpu": statistics.median(
+            each - around for each, around in _pairs(found["with, CPU"], found["without, CPU"])
+        ),
+    }
+
+
 def _pairs(turns: list[float], others: list[float]) -> list[tuple[float, float]]:
     """Each turn, and the mean of the other turns before and after it."""
     return [(each, (one + two) / 2) for each, one, two in zip(turns, others, others[1:], strict=False)]
 
 
-def _save(cell: dict[str, Any]) -> dict[str, Any]:
+def save(cell: dict[str, Any]) -> dict[str, Any]:
     """Seconds of each way to save; bytes of a checkpoint. Runs in the cell's process."""
     import keras
     import numpy as np
@@ -129,7 +139,8 @@ def _save(cell: dict[str, Any]) -> dict[str, Any]:
     from abreast.checkpoints.moment import RunningFit
     from abreast.checkpoints.writer import Writer
 
-    abreast.use_cpu_devices(1)
+    if not cell["gpu"]:
+        abreast.use_cpu_devices(cell["devices"])
     model: Any = _model(cell["millions"])
     x = np.zeros((8, model.input_shape[1]), "float32")
     number = cell["samples"] + 2
@@ -160,14 +171,15 @@ def _save(cell: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _steps(cell: dict[str, Any]) -> dict[str, Any]:
+def steps(cell: dict[str, Any]) -> dict[str, Any]:
     """The mean step of each turn. Runs in the cell's process."""
     import cases
 
     import abreast
     from abreast.bench import clock
 
-    abreast.use_cpu_devices(cell["devices"])
+    if not cell["gpu"]:
+        abreast.use_cpu_devices(cell["devices"])
     case = cases.case("mlp")
     model = abreast.parallelize(case.compiled(), cell["devices"])
     native = importlib.import_module(f"abreast.bench.native_{cell['backend']}")

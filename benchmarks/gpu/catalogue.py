@@ -32,6 +32,9 @@ DEVICES = Part("devices", _body("devices:run"), limit_seconds=90, alone=False)
 
 PARTS = (
     Part("contract", _body("contract:run"), counts=("one", "all"), limit_seconds=120, alone=False),
+    Part("check", _body("check:run"), limit_seconds=120, alone=False),
+    Part("launched", _body("launched:run"), limit_seconds=120, alone=False),
+    Part("torture", _body("torture:run"), limit_seconds=240, alone=False),
     Part("device trace", _body("trace:run"), alone=False),
     Part("machine", _body("machine:run"), per_backend=False, limit_seconds=90),
     Part("staging", _body("staging:run")),
@@ -40,6 +43,7 @@ PARTS = (
     Part("decoding", _body("decoding:run"), needs=("images",), per_backend=False, limit_seconds=90),
     Part("doctor", _body("doctor:run"), limit_seconds=90),
     Part("feeding", _body("feeding:run")),
+    Part("checkpoints", _body("checkpoints:run"), limit_seconds=90),
     Part("bench", _body("bench:run"), counts=("one", "all")),
     Part("bench resnet50", _body("bench:resnet50"), needs=("gpu",), limit_seconds=120),
 )

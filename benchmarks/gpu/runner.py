@@ -29,7 +29,7 @@ from benchmarks.gpu.rows import Row, Status
 ROOT = Path(__file__).resolve().parents[2]
 _LEAST_SHARE = 0.5  # of its limit: a part does not begin with less
 _RESERVE_SECONDS = 10.0  # between the limit that a body gets and the limit that ends it
-_CORES_PER_PART = 4
+_CORES_PER_PART = 2
 _LOG_CHARACTERS = 3000
 # No part may take all of a GPU's memory: parts run side by side.
 _SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
