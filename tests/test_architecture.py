@@ -56,6 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         """
         after_import
         cpu
+        deterministic
         device_list
         device_request
         durable_files

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
-from abreast import horovod, process_groups
+from abreast import deterministic, horovod, process_groups
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
 from abreast.device_request import DeviceSpec, cpu_devices, parse_devices
 from abreast.errors import AbreastError, BackendError, CheckpointError, LaunchError
@@ -58,6 +58,10 @@ class RunOptions:
         if self.backend is not None:
             require(self.backend)
             os.environ["KERAS_BACKEND"] = self.backend
+
+    def on_gpus(self) -> bool:
+        """Whether the devices are GPUs of this machine."""
+        return deterministic.on_gpus(self.devices, self.cpu_devices)
 
     def staging(self) -> Staging:
         return Staging(self.prefetch, self.prefetch_bytes, self.input_timeout)
@@ -208,6 +212,8 @@ class _Placing(importlib.abc.MetaPathFinder):
         options = self.options
         try:
             self._check_backend()
+            if deterministic.are_chosen():
+                current_backend().instruments.use_deterministic_kernels()
             if options.cpu_devices is not None:
                 parallel.use_cpu_devices(1 if self.plain else options.cpu_devices)
             if self.plain:

@@ -136,9 +136,16 @@ class Instruments(Protocol[Mark, RandomState]):
         """
         ...
 
+    def use_deterministic_kernels(self) -> None:
+        """Use kernels that add in the same order in each run, if the variables of `deterministic.py` do not choose them."""
+        ...
+
 
 class Defaults:
     """Defaults for `Instruments` of a backend that keeps no state besides a model's variables between two steps."""
+
+    def use_deterministic_kernels(self) -> None:
+        pass
 
     def keep_assigned(self, model: Any) -> None:
         pass

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from abreast import deterministic
 from abreast.checking.compare import (
     PRECISIONS,
     Difference,
@@ -52,6 +53,8 @@ class _Check:
         self._stdin = Stdin()
 
     def verdict(self) -> Verdict:
+        if self._side.options.on_gpus():
+            self._tell(deterministic.SAID)
         plain = self._run("plain", "running the script with plain Keras on one device", placed=False)
         if plain.error is not None and not plain.events:
             raise _plain_failed(plain)
@@ -224,4 +227,5 @@ def _verdict(
         doubt=doubt if difference is None else None,
         announced=tuple(placed.facts.get("announced", ())),
         taken_over=tuple(plain.facts.get("taken_over", ())),
+        deterministic_kernels=plain.facts.get("deterministic_kernels", False),
     )

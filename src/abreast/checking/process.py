@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from abreast import deterministic
 from abreast.checking.log import Event, read
 from abreast.checking.side import SideSpec
 from abreast.errors import LaunchError
@@ -144,7 +145,7 @@ def environment(options: RunOptions, *, float64: bool = False) -> dict[str, str]
         found["JAX_ENABLE_X64"] = "1"
     if options.cpu_devices is not None:
         found["CUDA_VISIBLE_DEVICES"] = ""
-    return found
+    return deterministic.environment(found) if options.on_gpus() else found
 
 
 def _result(side: SideSpec, code: int) -> SideRun:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from abreast import deterministic
 from abreast.backend.registry import SEE_ALL_ROWS
 from abreast.checking.compare import Difference
 from abreast.checking.process import SideRun
@@ -52,6 +53,10 @@ class Evidence:
     def sees_all_rows(self) -> bool:
         return self.placed.facts.get("backend") in SEE_ALL_ROWS
 
+    @property
+    def on_gpus(self) -> bool:
+        return any(name.startswith("gpu") for name in self.placed.facts.get("devices", ()))
+
     def owner(self, name: str) -> list[Any] | None:
         """Facts of a variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
         models = self.placed.facts.get("models", {}).values()
@@ -64,23 +69,30 @@ Rule = Callable[[Evidence], Reason | None]
 def reasons(evidence: Evidence) -> list[Reason]:
     """The reasons that apply, likeliest first; without any, one that states this. A refusal is always the only reason."""
     if not evidence.repeats:
-        return [_DOES_NOT_REPEAT]
+        return [_does_not_repeat(evidence)]
     if (refusal := _refusal(evidence)) is not None:
         return [refusal]
     found = [reason for rule in _RULES if (reason := rule(evidence)) is not None]
     return found or [_UNKNOWN]
 
 
-_DOES_NOT_REPEAT = Reason(
-    "does not repeat",
-    "the script itself does not repeat: two runs of plain Keras on one device differ as early as this",
-    "seed every generator (keras.utils.set_random_seed), never by the time, and read no file that an earlier run wrote",
+_NO_REPEAT = "the script itself does not repeat: two runs of plain Keras on one device differ as early as this"
+_SEED = (
+    "seed every generator (keras.utils.set_random_seed), never by the time, and read no file that an earlier run wrote"
 )
 _UNKNOWN = Reason(
     "unknown",
     "no known reason: the batch and the weights before it are the same, and the results on several devices differ",
     "please report it with this output; --float64 shows how large it is without rounding",
 )
+
+
+def _does_not_repeat(evidence: Evidence) -> Reason:
+    what, hint = _NO_REPEAT, _SEED
+    if evidence.on_gpus:
+        what += f", by something unseeded or by {deterministic.NO_FORM}"
+        hint += "; if that is so already, try --cpu-devices 2"
+    return Reason("does not repeat", what, hint)
 
 
 def _refusal(evidence: Evidence) -> Reason | None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast import typed_command
+from abreast import deterministic, typed_command
 from abreast.checking.seeds import seed_before_keras, seed_keras
 from abreast.checkpoints.policy import switched_off
 from abreast.errors import AbreastError
@@ -120,6 +120,7 @@ class _Recording:
             changes.compute_in_float64()
         self._recorder = EventRecorder(LogWriter(Path(side.folder)), side.steps, side.no_random, side.moves)
         self._recorder.facts["backend"] = keras.backend.backend()
+        self._recorder.facts["deterministic_kernels"] = deterministic.are_chosen()
         self._keep_announcements()
         self._stack.enter_context(self._recorder.recording())
 

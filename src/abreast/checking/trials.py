@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from abreast import deterministic
 from abreast.backend.builds import distribution_of, gpu_build
 from abreast.backend.registry import BackendName, title
 from abreast.backend.unused_gpus import unused_gpus
@@ -41,6 +42,9 @@ def run_trials(
     side: SideSpec, frameworks: Iterable[tuple[BackendName, RunOptions]], tell: Callable[[str], None]
 ) -> list[Trial]:
     """Train the small model on each framework, with the options of each and the other settings of `side`."""
+    frameworks = list(frameworks)
+    if any(options.on_gpus() for _, options in frameworks):
+        tell(deterministic.SAID)
     return [_trial(dataclasses.replace(side, options=options), name, tell) for name, options in frameworks]
 
 

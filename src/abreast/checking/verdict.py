@@ -36,6 +36,7 @@ class Verdict:
         precision: then, that precision, such as `"float32"`.
         announced: warnings of abreast during the fit.
         taken_over: strategies of the script that both sides take over.
+        deterministic_kernels: True if both sides ran with deterministic kernels of GPUs.
 
     Example:
         >>> from abreast.checking.compare import Largest
@@ -63,6 +64,7 @@ class Verdict:
     precision: str = ""
     announced: tuple[str, ...] = ()
     taken_over: tuple[str, ...] = ()  # strategies of the script
+    deterministic_kernels: bool = False
 
     @property
     def exact(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from abreast import deterministic
 from abreast.checking.compare import Ruler, coarsest, compare, when
 from abreast.checking.log import Event
 from abreast.errors import LaunchError
@@ -38,6 +39,10 @@ class Request:
     seed: int
     rounds: int | None
     minutes: float | None
+
+    def on_gpus(self) -> bool:
+        """Whether the runs are on GPUs, and so with deterministic kernels."""
+        return self.placements[0].on_gpus()
 
 
 @dataclass
@@ -76,10 +81,7 @@ def torture(request: Request, place: Path, tell: Callable[[str], None]) -> Campa
     found = Campaign(request, every=_every(request, facts))
     if (unequal := _unequal(expected, measured)) is not None:
         if _unequal(expected, runs.plain("again", request.placements[0])) is not None:
-            raise LaunchError(
-                f"the script does not compute the same twice, undisturbed: {unequal}",
-                "seed what it draws: keras.utils.set_random_seed(1)",
-            )
+            raise LaunchError(f"the script does not compute the same twice, undisturbed: {unequal}", _remedy(request))
         found.alone.append(f"with checkpoints it ends differently: {unequal}")
         return found
     ruler = runs.ruler(expected) if "devices" in request.faults else None
@@ -93,6 +95,12 @@ def torture(request: Request, place: Path, tell: Callable[[str], None]) -> Campa
         tell(_line(one))
     found.seconds = time.monotonic() - begin
     return found
+
+
+def _remedy(request: Request) -> str:
+    """The remedy for a script that does not repeat itself."""
+    seed = "seed what it draws: keras.utils.set_random_seed(1)"
+    return f"{seed}; or it uses {deterministic.NO_FORM}: try --cpu-devices 2" if request.on_gpus() else seed
 
 
 def _training(

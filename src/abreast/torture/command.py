@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abreast import run_command
+from abreast import deterministic, run_command
 from abreast.errors import LaunchError
 from abreast.nearest import did_you_mean
 from abreast.options import CommandParser, add_option
@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
 
     request = request_of(options)
     tell(f"torture with --seed {request.seed}; the script runs in this folder, again and again")
+    if request.on_gpus():
+        tell(deterministic.SAID)
     place = Path(tempfile.mkdtemp(prefix="abreast-torture-"))
     is_kept = False
     try:

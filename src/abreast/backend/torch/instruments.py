@@ -124,6 +124,11 @@ class TorchInstruments(Defaults):
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return self._mode_of(placement).all_reduce_seconds(placement, size_bytes)
 
+    def use_deterministic_kernels(self) -> None:
+        """PyTorch warns of a kernel without a deterministic form. Workers get these settings like a script's (`settings.py`)."""
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+
 
 def _arrays(state: seeds.TorchState) -> tuple[Any, list[Any]]:
     on_cpu, on_gpus = state
