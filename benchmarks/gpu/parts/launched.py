@@ -1,16 +1,19 @@
 """The README's script under a launcher, one process per device, beside one process that drives all: the same weights.
 
-The processes have torchrun's variables, and begin without torchrun.
+The processes have torchrun's variables, and begin without torchrun. On GPUs all use deterministic kernels, because two trainings
+otherwise differ by more than a launcher's fault.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from abreast import deterministic
 from benchmarks.gpu import programs
 from benchmarks.gpu.parts.staging import difference
 from benchmarks.gpu.place import Found, Place
@@ -43,7 +46,12 @@ def _begun(
 ) -> subprocess.Popen[str]:
     output.mkdir()
     words = [*devices, *programs.digits("--epochs", "2", "--output", str(output))]
-    return programs.start(place, "run", *words, folder=output, variables=variables)
+    return programs.start(place, "run", *words, folder=output, variables=environment(place) | (variables or {}))
+
+
+def environment(place: Place) -> dict[str, str]:
+    """The variables that the processes have besides a launcher's."""
+    return {} if place.simulated else deterministic.environment(os.environ)
 
 
 def _variables(rank: int, port: int, place: Place) -> dict[str, str]:
