@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import re
 from typing import Any
@@ -11,7 +13,23 @@ import pytest
 
 from abreast.device_list import Device
 from abreast.machine import gpu_copies
-from benchmarks.gpu.parts import bench, contract, decoding, doctor, feeding, machine, overhead, staging, timeline, trace
+from abreast.machine.machine import _all_reduce
+from benchmarks.gpu.parts import (
+    bench,
+    check,
+    checkpoints,
+    contract,
+    decoding,
+    doctor,
+    feeding,
+    launched,
+    machine,
+    overhead,
+    staging,
+    timeline,
+    torture,
+    trace,
+)
 from benchmarks.gpu.place import Place
 from tests.contract.catalogue import CASES
 from tests.contract.compare import Comparison
@@ -105,6 +123,69 @@ def test_the_batches_of_one_array_differ() -> None:
     assert len({x for x, _ in seen}) == len({y for _, y in seen}) == 3
 
 
+def test_batches_in_turn_reuse_no_array_that_may_wait() -> None:
+    """Otherwise abreast copies each batch, and the part times the copies."""
+    source = staging.in_turn()
+    assert inspect.isgenerator(source)  # Keras refuses other iterators
+    batches = list(itertools.islice(source, 9))
+    assert len({id(array) for batch in batches[:8] for array in batch}) == 16
+    assert batches[8] is batches[0]
+
+
+def test_a_check_that_is_not_equal_is_a_fault() -> None:
+    said = "equal: 20 steps, 522 arrays of 26 moments on 1 device, jax are what plain Keras gives on one\nlargest"
+    good = check.verdict(0, said)
+    assert (good.figure, good.problems) == ("equal: 20 steps, 522 arrays", ())
+    bad = check.verdict(1, "differs: first at fit of sequential, step 5 (1 device, jax)")
+    assert bad.problems == ("exit code 1: differs: first at fit of sequential, step 5 (1 device, jax)",)
+    assert check.verdict(2, "").problems == ("exit code 2: nothing was printed",)
+
+
+def test_launched_processes_with_other_weights_or_without_an_end_are_faults() -> None:
+    good = launched.verdict([0, 0, 0], 2e-4)
+    assert (good.figure, good.problems) == ("2 processes, weights differ by 2e-04", ())
+    assert launched.verdict([0, 0], 2e-2).problems == ("weights differ by 2.0e-02 of the largest",)
+    assert launched.verdict([0, 0], float("nan")).problems != ()
+    assert launched.verdict([0, 1], None).problems == ("the processes ended with 0, 1",)
+
+
+def test_launched_processes_use_deterministic_kernels_on_gpus() -> None:
+    assert "--xla_gpu_deterministic_ops=true" in launched.environment(ON_GPU)["XLA_FLAGS"]
+    assert launched.environment(ON_CPUS) == {}
+
+
+def tortured(recovered: int, *problems: str) -> dict[str, Any]:
+    rows = {"none": (1, 1), "kill": (2, recovered), "stop": (1, 1), "end": (1, 1)}
+    faults = {name: {"fired": fired, "recovered": good} for name, (fired, good) in rows.items()}
+    return {"faults": faults, "problems": list(problems)}
+
+
+def test_faults_that_a_training_does_not_survive_are_faults() -> None:
+    good = torture.verdict(0, tortured(2))
+    assert (good.figure, good.problems) == ("3 of 3 faults recovered", ())
+    bad = torture.verdict(1, tortured(1, "round 1, its end: other weights"))
+    assert (bad.figure, bad.problems) == ("2 of 3 faults recovered", ("round 1, its end: other weights",))
+    assert torture.verdict(1, tortured(2)).problems == ("exit code 1",)
+    assert torture.verdict(2, {}).problems == ("exit code 2, and no JSON",)
+
+
+def saved(abreast: float) -> dict[str, Any]:
+    others = {"BackupAndRestore": [2.0, 1.0, 3.0], "model.save": [1.7, 1.4, 1.5], "write": [0.5], "restore": [0.5]}
+    return {"abreast": [9.0, abreast, 0.0], **others, "first_seconds": 1.0}
+
+
+def test_checkpoints_that_take_longer_than_keras_are_faults_on_gpus() -> None:
+    between = {"ratio": 1.01, "control": 1.0}
+    good = checkpoints.verdict(saved(1.0), between, 100, ON_GPU)
+    assert good.figure == "100 million: 1.00 s, BackupAndRestore 2.00, model.save 1.50; between 1.010x"
+    assert good.problems == ()
+    assert checkpoints.verdict(saved(1.6), between, 100, ON_GPU).problems == (
+        "a checkpoint takes longer than model.save",
+        "the training waits for 1.6 s",
+    )
+    assert checkpoints.verdict(saved(1.6), between, 100, ON_CPUS).problems == ()
+
+
 def timeline_facts(**changed: Any) -> dict[str, Any]:
     facts = {"largest_gap_seconds": 1e-6, "devices": ["gpu:0"], "compute_seconds": {"gpu:0": 1e-3}}
     return facts | {"busy": {"gpu:0": 0.5, "cpu": 0.1}, "cost": 1.01} | changed
@@ -143,8 +224,9 @@ def test_kernels_are_counted_in_a_trace_by_xla() -> None:
 
 
 def test_copies_that_were_not_measured_or_are_slow_are_faults() -> None:
-    note = "all-reduce was not measured: it takes 2 devices"
-    facts: dict[str, Any] = {"gpus": [{}], "notes": [note]}
+    gpu = Device("gpu:0", "gpu", 0, "Some GPU")
+    (one_gpu,), (no_backend,) = (_all_reduce([gpu], name, None)["notes"] for name in ("jax", None))
+    facts: dict[str, Any] = {"gpus": [{}], "notes": [one_gpu, no_backend]}
     there = {"pinned": [5e10], "pageable": [9e9]}
     good = facts | {"host_to_device_bytes_per_second": there}
     assert machine.problems(good, ON_GPU) == []

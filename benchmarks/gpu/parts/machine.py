@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.gpu.place import Found, Place
 
 # Notes on what the machine lacks.
-_SAID_AS_ABSENT = ("it takes 2 devices", "no backend is installed")
+_SAID_AS_ABSENT = ("it needs at least 2 devices", "no backend is installed")
 _LEAST_PINNED = 1e9  # bytes per second: one lane of PCIe 3
 
 
