@@ -57,6 +57,10 @@ def _no_generator() -> None:
     return None
 
 
+def _never(adapter: Any) -> bool:
+    return False
+
+
 class Processes(Protocol):
     """The part of a job (`backend.contract.Job`) that a feed needs."""
 
@@ -76,7 +80,8 @@ class Stage(Generic[Staged]):
     `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
     staged batch that no step will run. `drawn` returns the state of the random generator from which both steps and sources draw,
     or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: the processes of a job whose
-    sources give rows of their own (`feed/own_batches.py`).
+    sources give rows of their own (`feed/own_batches.py`). `keras_reads_ahead` returns whether plain Keras reads the source of a
+    data adapter one batch before the step (`feed/one_ahead.py`).
     """
 
     put: Callable[[HostBatch], Staged]
@@ -84,6 +89,7 @@ class Stage(Generic[Staged]):
     drawn: Callable[[], bytes | None] = _no_generator
     leaves: Leaves = NUMPY_LEAVES
     processes: Processes | None = None
+    keras_reads_ahead: Callable[[Any], bool] = _never
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ def passed_in_all(parts: tuple[Passed, ...], batches: int, generators: Any) -> t
     return *parts, Passed(own, generators)
 
 
+def num_batches(parts: Sequence[Passed]) -> int:
+    return sum(part.batches for part in parts)
+
+
 def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Generators) -> Any:
     """Read these parts again, and return their last batch. Raises `DataError` if the generator ends too early."""
     last = None

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from abreast.checkpoints.generators import Generators, is_alike
-from abreast.checkpoints.passed import Passed, Watch, passed_in_all, read_again
+from abreast.checkpoints.passed import Passed, Watch, num_batches, passed_in_all, read_again
 from abreast.checkpoints.plain import CannotPackError, pack
 from abreast.feed import DoneStep, Feed
 from abreast.feed.jump import begin_at, is_the_batch
@@ -43,6 +43,8 @@ class Place:
     `passed`: the batches that a Python generator gave to earlier iterators, without those that Keras reads to open it, with
     which each iterator begins. `opened`: the random generators before opening, if opening drew. `draws`: whether the present
     iterator may have drawn. `validating`: a validation has begun, before which Keras calls the hook of an epoch's end again.
+    `held`: batches that plain Keras, too, has read from the iterator and not given to a step (`feed/one_ahead.py`).
+    `held_drawn_from`: the random generators before that read, where other code has drawn from them since the read before.
     """
 
     made: Moment | None
@@ -57,6 +59,8 @@ class Place:
     opened: Any = None
     draws: bool = False
     validating: bool = False
+    held: int = 0
+    held_drawn_from: Any = None
 
     @property
     def is_open(self) -> bool:
@@ -64,8 +68,17 @@ class Place:
         return self.now is not None
 
     @property
+    def taken_in_all(self) -> tuple[Passed, ...]:
+        """The batches that a Python generator gave to steps."""
+        return self._in_all(self.batches)
+
+    @property
     def passed_in_all(self) -> tuple[Passed, ...]:
-        return passed_in_all(self.passed, self.batches, self.made.generators if self.made and self.draws else None)
+        """The batches that a Python generator gave to iterators."""
+        return self._in_all(self.batches + self.held)
+
+    def _in_all(self, batches: int) -> tuple[Passed, ...]:
+        return passed_in_all(self.passed, batches, self.made.generators if self.made and self.draws else None)
 
     def without_attributes(self) -> Place:
         """The place without the changed attributes of the source's own objects."""
@@ -136,6 +149,7 @@ class Keeper:
         return Place(
             *(self._made, self._first, now, batches, steps, known),
             *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws, validating),
+            *(feed.num_held, feed.held_drawn_from),
         )
 
     def go_to(self, place: Place) -> None:
@@ -203,7 +217,8 @@ class Keeper:
         """Begin an epoch for Keras, at the place of an earlier run if one is due."""
         self._epochs = epoch_iterator
         made = self._made.generators if self._made and self._watch.draws else None
-        self._given = passed_in_all(self._passed, self._moved + self._feed.num_taken, made)
+        num_read = self._feed.num_taken + self._feed.num_held
+        self._given = passed_in_all(self._passed, self._moved + num_read, made)
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -248,9 +263,11 @@ class Keeper:
         return due.passed_in_all
 
     def _read_again(self, batches: Iterator[Any], place: Place) -> None:
-        last = read_again(batches, place.passed_in_all, self._generators)
+        last = read_again(batches, place.taken_in_all, self._generators)
         if last is not None and not is_the_batch(last, place.checksum):
             tell_once(_ANOTHER_BATCH)
+        num_held = num_batches(place.passed_in_all) - num_batches(place.taken_in_all)
+        deque(islice(batches, num_held), maxlen=0)
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches; for a Python generator with `restarts`, notes whether they draw."""
@@ -279,12 +296,15 @@ class Keeper:
         batches, line = begin_at(
             adapter, begin_again, due.batches, lambda: self._put_back(due.first), agrees, due.checksum
         )
+        if due.held_drawn_from is not None:
+            self._generators.put_back(self._generators.read() | due.held_drawn_from)
+        held = list(islice(batches, due.held))
         after = self._generators.read()
         self._generators.put_back(now | {name: after[name] for name in due.drawn_ahead})
         source.write_rest(due.now)
         if line is not None:
             tell_once(line)
-        return batches
+        return chain(held, batches)
 
     def _noting_first(self, batches: Iterator[Any]) -> Iterator[Any]:
         if self._first is None:

@@ -20,13 +20,21 @@ from abreast.feed.batch import HostBatch, names
 from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
 from abreast.feed.in_process import drawn_per_batch
+from abreast.feed.one_ahead import OneAhead
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
 from abreast.feed.parts import COMPARED_ROWS
 from abreast.feed.pipeline import BatchPipeline, Taken
+from abreast.feed.shared_random import host_generators
 from abreast.feed.source import Source
 from abreast.feed.workers import end_workers
-from abreast.keras_private.data_adapters import ArrayDataAdapter, DataAdapter, stored_rows
+from abreast.keras_private.data_adapters import (
+    NUM_BATCHES_FOR_TENSOR_SPEC,
+    ArrayDataAdapter,
+    DataAdapter,
+    TFDatasetAdapter,
+    stored_rows,
+)
 from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
 from abreast.stderr import tell_once
 
@@ -71,6 +79,7 @@ class _Open:
     staging: Staging
     habits: Habits
     pace: Pace
+    keras_reads_ahead: bool
 
 
 class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
@@ -93,6 +102,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._source = source
         self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
+        self._one_ahead: OneAhead | None = None
         self._reported_batches: int | None = None
 
     @cached_property
@@ -115,7 +125,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         staging = replace(self.staging, prefetch=0) if inline else self.staging
         # Only arrays: other sources may run user code that depends on its thread, or may become slow later.
         measures = isinstance(adapter, ArrayDataAdapter) and staging == DEFAULT_STAGING
-        return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures))
+        may_see = habits.runs_here or not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter))
+        ahead = may_see and self.stage.keras_reads_ahead(adapter)
+        return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures), ahead)
 
     @property
     def adapter(self) -> DataAdapter:
@@ -143,6 +155,20 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def num_taken(self) -> int:
         """Number of batches taken from the present iterator."""
         return 0 if self._iterator is None else self._iterator.pipeline.num_taken
+
+    @property
+    def num_held(self) -> int:
+        """Number of batches that plain Keras has read from the present iterator and not taken: 0 or 1."""
+        if self._iterator is None or self._one_ahead is None:
+            return 0
+        return max(0, self._one_ahead.num_read_by_keras(self.num_taken) - self.num_taken)
+
+    @property
+    def held_drawn_from(self) -> Any:
+        """The states of `host_generators` before the held batch was read, if the source is read between steps."""
+        if self._iterator is None or self._one_ahead is None or self._iterator.pipeline.is_ahead:
+            return None
+        return self._one_ahead.noted
 
     @property
     def drawn_ahead(self) -> tuple[str, ...]:
@@ -184,6 +210,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
             self.own_batches.begin()
         opened = self._open
         batches = opened.begin() if self.keeper is None else self.keeper.begin(opened.adapter, opened.begin)
+        if opened.keras_reads_ahead:
+            notes = self.keeper is not None and opened.habits.runs_here
+            note = host_generators if notes else lambda: None
+            batches = self._one_ahead = OneAhead(batches, self.stage.leaves, note)
         pipeline = BatchPipeline(batches, self.check, self.stage, opened.staging, opened.habits, opened.pace)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
@@ -221,9 +251,15 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def _close_iterator(self) -> None:
         if self._iterator is not None:
-            pipeline = self._iterator.pipeline
-            self._source.give_back(pipeline.num_taken, pipeline.close(), self._open.habits.runs_here)
-            self._iterator = None
+            num_held = self.num_held
+            unread = self._iterator.pipeline.close() + ([] if self._one_ahead is None else self._one_ahead.left())
+            self._source.give_back(unread, self._num_by_keras(num_held), self._open.habits.runs_here)
+            self._iterator = self._one_ahead = None
+
+    def _num_by_keras(self, num_held: int) -> int:
+        """Number of batches that plain Keras has read, of those not taken."""
+        peeked = NUM_BATCHES_FOR_TENSOR_SPEC - self.num_taken if self.goes_on_over_fits else 0
+        return max(num_held, peeked)
 
     def get_numpy_iterator(self) -> FeedIterator:
         return iter(self)

@@ -58,9 +58,13 @@ class ReuseGuard:
         addresses = {_address(array) for _, array in arrays}
         self.copies = self.copies or any(mark.address in addresses and mark.root() is not None for mark in self._seen)
         if self.copies:
-            return tree.map_structure(self._copy, data)
+            return self.copy(data)
         self._seen.extend(_Seen(index, leaf, array) for leaf, array in arrays)
         return data
+
+    def copy(self, data: Any) -> Any:
+        """The batch in arrays of its own."""
+        return tree.map_structure(self._copy, data)
 
     def _copy(self, leaf: Any) -> Any:
         return leaf if self._leaves.memory(leaf) is None else self._leaves.copy(leaf)

@@ -16,6 +16,11 @@ _NUM_LEARNT = 3  # reads; after them Python's generator, slow to compare, is ign
 _MT19937_BYTES = 625 * 4
 
 
+def host_generators() -> dict[str, Any]:
+    """The states of Python's and NumPy's global generators, by name."""
+    return {"python": random.getstate(), "numpy": np.random.get_state()}
+
+
 class SharedDraws:
     """Compares the states of Python's and NumPy's global generators around each read of one source."""
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from abreast import users_line
 from abreast.feed.batch import Unread
-from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC, DataAdapter
+from abreast.keras_private.data_adapters import DataAdapter
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.stderr import tell
 
@@ -42,13 +42,15 @@ class Source:
         x = _with_unread(self.x) if isinstance(self.x, GeneratorType) else self.x
         return data_adapters.get_data_adapter(x=x, **self.options)
 
-    def give_back(self, num_taken: int, unread: list[Unread], runs_here: bool) -> None:
-        """Keep a generator's batches that were read ahead when a call ended early; for another source, report their loss."""
+    def give_back(self, unread: list[Unread], num_by_keras: int, runs_here: bool) -> None:
+        """Keep a generator's batches that were read ahead when a call ended early; for another source, report their loss.
+
+        `num_by_keras`: how many of the unread batches plain Keras would have read too.
+        """
         if isinstance(self.x, GeneratorType):
-            peeked = max(0, NUM_BATCHES_FOR_TENSOR_SPEC - num_taken)  # plain Keras has read these too
-            kept = [(batch, error) for batch, error in unread[peeked:] if not isinstance(error, StopIteration)]
+            kept = [(batch, error) for batch, error in unread[num_by_keras:] if not isinstance(error, StopIteration)]
             _kept.setdefault(self.x, deque()).extendleft(reversed(kept))
-        elif runs_here and (lost := sum(batch is not None for batch, _ in unread)):
+        elif runs_here and (lost := sum(batch is not None for batch, _ in unread) - num_by_keras) > 0:
             tell(
                 f"the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
                 "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it"

@@ -41,7 +41,7 @@ from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
 from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views, own_reading
 from abreast.keras_private.data_adapters import ArrayDataAdapter, TFDatasetAdapter, array_order, array_reader
-from abreast.keras_private.jax import JAXEpochIterator
+from abreast.keras_private.jax import JAXEpochIterator, reads_ahead
 from abreast.launchers import World
 from abreast.shares import OwnRows, shares_of
 from abreast.staging import Stage
@@ -121,7 +121,7 @@ class JaxBackend:
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
         processes = self._launched if placement.is_per_host else None
-        return Stage(partial(self.put, placement=placement), processes=processes)
+        return Stage(partial(self.put, placement=placement), processes=processes, keras_reads_ahead=reads_ahead)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):
