@@ -257,7 +257,9 @@ def is_tensor(leaf: Any) -> bool:
 
 
 def as_array(leaf: Any) -> Any:
-    return ops.convert_to_numpy(ops.stop_gradient(leaf) if keras.backend.is_float_dtype(leaf.dtype) else leaf)
+    values = ops.stop_gradient(leaf) if keras.backend.is_float_dtype(leaf.dtype) else leaf
+    # With one axis more, because TensorFlow makes no array of a scalar in bfloat16.
+    return ops.convert_to_numpy(ops.expand_dims(values, 0))[0, ...]
 
 
 def running() -> FullRun | None:
