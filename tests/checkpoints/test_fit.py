@@ -603,7 +603,7 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
     import keras
 
     import abreast
-    from abreast.checkpoints import model_attributes
+    from abreast.checkpoints import compiled_step
     from abreast.replacing import replaced
     from tests.checkpoints.interrupt import Interrupt, until_it_ends
 
@@ -646,7 +646,7 @@ def change_a_loss(folder: str, holder: str) -> list[Any]:
 
     undisturbed = run(Interrupt(None))
     said: list[str] = []
-    with replaced(model_attributes, "tell_once", said.append):
+    with replaced(compiled_step, "tell_once", said.append):
         interrupted, ended = until_it_ends(checkpointed, (4,)), until_it_ends(checkpointed, ())
     return [undisturbed, interrupted, ended, said]
 
@@ -676,7 +676,7 @@ def reads_of_own_variables() -> int:
     with replaced(reached, "grouped_variables", noted):
         code = reached.code_of_steps(model)
         reached.Reached(code, model, (), in_steps=code).read()
-        reached.contents_of_steps(model)
+        reached.data_of_steps(model)
     return len(reads)
 
 
@@ -692,7 +692,7 @@ def anneal_in_a_second_fit(folder: str) -> list[str]:
     import keras
 
     import abreast
-    from abreast.checkpoints import model_attributes
+    from abreast.checkpoints import compiled_step
     from abreast.replacing import replaced
 
     class Anneals(keras.callbacks.Callback):  # type: ignore[misc]
@@ -704,7 +704,7 @@ def anneal_in_a_second_fit(folder: str) -> list[str]:
     abreast.parallelize(model, 2)
     x = np.ones((8, 3), "float32")
     said: list[str] = []
-    with replaced(model_attributes, "tell_once", said.append):
+    with replaced(compiled_step, "tell_once", said.append):
         for epoch in range(2):
             callbacks = [Anneals(), abreast.Checkpoint(folder, every=100)]
             model.fit(x, x[:, :1], initial_epoch=epoch, epochs=epoch + 1, verbose=0, callbacks=callbacks)

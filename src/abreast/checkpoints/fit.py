@@ -69,7 +69,7 @@ class KeptFit:
 
     def noting(self, model: Any) -> AbstractContextManager[None]:
         """A context for the `fit`: it counts steps, and repeats none that is done."""
-        return noting(model, notes_of_logs(self._step_done, self._done_logs, DoneStep))
+        return noting(model, notes_of_logs(self._call_begins, self._step_done, self._done_logs, DoneStep))
 
     def epoch_begins(self, epoch: int) -> None:
         has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0
@@ -127,9 +127,12 @@ class KeptFit:
         changed = self._weights_at_end != variables.checksum(self._running.model)
         return Snapshot(state.tensors, {**state.values, "changed_at_end": changed})
 
+    def _call_begins(self) -> None:
+        self._running.attributes.compiled.begins()
+
     def _step_done(self, logs: Any) -> None:
         self._running.logs = logs
-        self._running.attributes.step_done()
+        self._running.attributes.compiled.done()
         number = self._running.model.steps_per_execution
         self._steps += number
         self._agreement.steps_done(number)

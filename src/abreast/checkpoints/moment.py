@@ -73,6 +73,7 @@ class RunningFit:
             "rows": rows.read(self.callbacks.callbacks),
             "attributes": self.attributes.read(tensors),
             "replaced": self._replaced(),
+            "compiled": self.attributes.compiled.read(),
         }
         return Snapshot(tensors, values)
 
@@ -102,6 +103,7 @@ class RunningFit:
         """
         values, tensors = saved.values, saved.tensors
         self.attributes.write(values["attributes"], tensors)
+        self.attributes.compiled.write(values.get("compiled"))
         is_last = ended or not move or not values["steps"]
         if is_last and (replaced := values.get("replaced")) is not None:
             present = _compiled_settings(self.model)

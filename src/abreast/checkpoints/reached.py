@@ -106,14 +106,14 @@ def code_of_steps(model: Any) -> list[Any]:
     return [model, *users, SimpleNamespace(**{f"compile{i}": each for i, each in enumerate(keras.tree.flatten(given))})]
 
 
-def contents_of_steps(model: Any) -> dict[str, Any]:
-    """The contents of the data that a compiled step may hold as constants, by name: on JAX, also of variables of others."""
+def data_of_steps(model: Any) -> dict[str, Any]:
+    """The data that a compiled step may hold as constants, by name: on JAX, also variables of others."""
     slots = _slots(code_of_steps(model), _walk(model, ()))
     data = {name: slot.read() for name, slot in slots.items() if not slot.is_variables}
     values = {name: value for name, value in data.items() if is_plain(value) and not is_generator(value)}
     if keras.backend.backend() == "jax":
         values |= {name: slot.read() for name, slot in slots.items() if slot.is_variables}
-    return {name: content(value) for name, value in values.items()}
+    return values
 
 
 def _walk(model: Any, roots: Sequence[Any]) -> _Walk:

@@ -60,6 +60,19 @@ def content(value: Any) -> Any:
     return id(value)
 
 
+def text_of_data(value: Any) -> str | None:
+    """A text that is the same in every process for equal data; None for objects, random generators, and containers of them."""
+    if isinstance(value, _CONTAINERS):
+        texts = [text for each in _parts(value) if (text := text_of_data(each)) is not None]
+        if len(texts) < len(_parts(value)):
+            return None
+        if isinstance(value, set | frozenset):
+            texts.sort()
+        return f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(texts).encode()):08x}"
+    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    return repr(content(value)) if is_array or isinstance(value, (*_PLAIN, np.generic)) else None
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value can be saved as data."""
     if isinstance(value, np.ndarray):

@@ -104,16 +104,20 @@ def noting(model: Any, note: Note | None) -> Iterator[None]:
             _notes[id(model)] = before
 
 
-def notes_of_logs(note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type) -> Note:
-    """A `Note` that passes on the logs of steps. A step with a stand-in for its batch does not train: it was done before.
+def notes_of_logs(
+    begins: Callable[[], None], note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type
+) -> Note:
+    """A `Note` that calls `begins` before steps, and passes on their logs.
 
-    Keras on JAX also passes the state, and expects it back.
+    A step with a stand-in for its batch does not train: it was done before. Keras on JAX also passes the state, and expects it
+    back.
     """
 
     def call(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if isinstance(arguments[-1], stand_in):
             logs = done_logs()
             return logs if len(arguments) == 1 else (logs, arguments[0])
+        begins()
         result = step(*arguments)
         note(result[0] if len(arguments) == 2 else result)
         return result
