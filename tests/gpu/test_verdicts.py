@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import re
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -125,8 +125,8 @@ def test_the_batches_of_one_array_differ() -> None:
 
 def test_batches_in_turn_reuse_no_array_that_may_wait() -> None:
     """Otherwise abreast copies each batch, and the part times the copies."""
-    source: Any = staging.in_turn()
-    assert inspect.isgenerator(source)  # Keras refuses other iterators
+    source = staging.in_turn()
+    assert isinstance(source, GeneratorType)  # Keras refuses other iterators
     batches = list(itertools.islice(source, 9))
     assert len({id(array) for batch in batches[:8] for array in batch}) == 16
     assert batches[8] is batches[0]
