@@ -31,6 +31,7 @@ Line = dict[str, Any]
 def page() -> str:
     parts = [
         _HEAD,
+        _gpu(),
         _step_overhead(),
         _two_cores(),
         _bench(),
@@ -68,6 +69,27 @@ def _step_overhead() -> str:
         "The time of a step of `fit` over that of a hand-written native loop on the same devices, in the same run, in turns "
         "(`step_overhead.py`). The last ratio is Keras's own way to several devices.",
         ("backend", "model", "devices", "native step", "abreast / native", "Keras / native", "commit"),
+        rows,
+        found,
+    )
+
+
+def _gpu() -> str:
+    tried = [
+        line for line in lines.read("gpu") if line["status"] in ("passed", "failed") and line["case"]["kind"] == "gpu"
+    ]
+    found = {_key(line["case"]): line for line in tried}
+    order = sorted(found.values(), key=lambda line: (line["case"]["part"], line["case"]["backend"]))
+    rows = []
+    for line in order:
+        case = line["case"]
+        figure = line["figure"] + "".join(f"; not tried: {each}" for each in line["absent"])
+        rows.append((case["part"], case["backend"], case["devices"], line["status"], figure, line["commit"]))
+    return _section(
+        "On a GPU",
+        "What `make gpu` tried and found ([on a GPU](../../CONTRIBUTING.md#on-a-gpu)). A part that is not here has not run on a "
+        "GPU: TensorFlow, more than one GPU, and decoding by NVIDIA DALI.",
+        ("part", "backend", "GPUs", "result", "figure", "commit"),
         rows,
         found,
     )
