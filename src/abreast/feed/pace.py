@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from statistics import median
 
-_LONGEST_NS = 3_000_000  # the median time between two steps up to which threads may cost more than they save
+_LONGEST_NS = 10_000_000  # the median time between two steps up to which threads may cost more than they save
 _WARM_UP = 4  # steps of each phase that are not measured; they use up the batches that wait when the phase begins
 _STEPS = 8  # measured steps of each phase
 _INLINE = (False, True, False, True)  # the phases
