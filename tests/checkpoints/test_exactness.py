@@ -35,6 +35,13 @@ CASES: dict[str, dict[str, Any]] = {
         ),
     },
     "a generator for validation": {"validation": "generator"},
+    "counts of steps, and of the step in which the source ends, before an interrupted validation": {
+        "source": "grain_data",
+        "validation": "dataset",
+        "callbacks": ("function_that_counts",),
+        "every": 7,
+        "stops": ((17, "signal"), (3, "signal")),
+    },
     "a generator that two epochs share, and two optimizers": {
         "source": "generator_of_its_own",
         "script": "two_optimizers",

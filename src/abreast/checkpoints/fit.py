@@ -84,6 +84,8 @@ class KeptFit:
     def step_begins(self, step: int) -> None:
         """Take a checkpoint if one is due: earlier steps and their callbacks are done, and this step's batch is not taken yet."""
         if self._resume is not None:
+            if self._resume.values.get("validating"):  # all steps are done: Keras only finds the end of the source
+                return
             self.put_back_again()
         self._steps = step
         if step and ((answer := self._agreement.answer()) is not NOTHING or self._is_due):

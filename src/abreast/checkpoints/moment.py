@@ -60,6 +60,7 @@ class RunningFit:
         values = {
             "epoch": epoch,
             "steps": steps,
+            "validating": validating,
             "fingerprint": self.fingerprint(),
             _FLAG: bool(self.model.stop_training),
             "generators": pack(generators.read(self.model), "generators", tensors),

@@ -117,8 +117,9 @@ class Draw:
 def _trains(backend: str, script: str, model: str, callback: str) -> bool:
     """Whether plain Keras trains a model with a callback."""
     if callback == "freezes":
-        # JAX's step, that of two optimizers, and averages keep the variables that they began with.
-        return backend != "jax" and script != "two_optimizers" and model not in ("averages", "accumulation")
+        # JAX's step, that of two optimizers, and averages keep the variables that they began with. In two phases, none is left.
+        own = script not in ("two_optimizers", "two_phases")
+        return backend != "jax" and own and model not in ("averages", "accumulation")
     if callback in ("plateau", "schedule", "schedule_with_state"):  # they set the learning rate
         return model != "lion" and (backend != "jax" or script != "two_optimizers")
     return callback != "backup" or model not in NOT_BUILT
