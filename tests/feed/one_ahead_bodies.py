@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
-from tests.feed.order_bodies import After, batch, batches_of, model_on, powers, said
+from tests.feed.order_bodies import After, Rows, batch, batches_of, model_on, powers, said
 
 
 def as_on_a_gpu(module: str, name: str, **arguments: Any) -> Any:
@@ -125,3 +126,113 @@ def raises(devices: int, **settings: Any) -> int:
     with contextlib.suppress(OSError):
         model.fit(rows(), steps_per_epoch=9, callbacks=[After(lambda: steps.append(0))], verbose=0)
     return len(steps)
+
+
+def fits_until_it_raises(devices: int, **settings: Any) -> list[Any]:
+    """The steps of three fits on a generator that raises at its eighth batch; a callback ends the first fit at step four."""
+    rows = (batch(2.0**index) if index < 7 else _raise() for index in range(100))
+    model, found = model_on(devices, **settings), []
+    for steps in (4, 9, 9):
+        sees = _Sees()
+        stop = After(lambda steps=steps, sees=sees: setattr(model, "stop_training", len(sees.seen) == steps))
+        with contextlib.suppress(OSError, ValueError):
+            model.fit(rows, steps_per_epoch=9, callbacks=[sees, stop], verbose=0)
+        found.append(len(sees.seen))
+    return found
+
+
+def _raise() -> Any:
+    raise OSError
+
+
+def without_rows_after_the_last_step(devices: int, **settings: Any) -> int:
+    """The steps of a fit whose source would next give a batch that no step can take."""
+    empty = np.zeros((0, 1), "float32")
+    rows = ((empty, empty) if index == 3 else batch(1.0) for index in range(9))
+    sees = _Sees()
+    model_on(devices, **settings).fit(rows, steps_per_epoch=3, callbacks=[sees], verbose=0)
+    return len(sees.seen)
+
+
+def parts_in_one_array() -> list[float]:
+    """The values of batches that are read in part, from a source that writes each into the same array."""
+    from abreast.feed.one_ahead import OneAhead
+    from abreast.feed.parts import Part
+    from abreast.staging import NUMPY_LEAVES
+
+    memory = np.zeros((2, 1), "float32")
+
+    def parts() -> Iterator[Any]:
+        for index in range(4):
+            memory[:] = index
+            yield Part((memory[:1],), 2, range(1), 0)
+
+    return [float(part.data[0][0, 0]) for part in OneAhead(parts(), NUMPY_LEAVES, lambda: None)]
+
+
+def two_restarts_without_a_step(kind: str, folder: str, signals: tuple[str, ...]) -> list[Any]:
+    """The weights of a training, undisturbed and ended by signals: "step" before a step, "validation" in the first validation."""
+    return [_drawing_fit(kind), _interrupted_fit(kind, folder, signals)]
+
+
+def _interrupted_fit(kind: str, folder: str, signals: tuple[str, ...]) -> Any:
+    import abreast
+    from abreast.checkpoints import stop, which_fit
+    from abreast.replacing import replaced
+
+    for signal in signals:
+        which_fit.as_in_a_new_process()
+        asked: list[str] = []
+        with replaced(stop, "requested", lambda asked=asked: asked[0] if asked else None):
+            try:
+                _drawing_fit(kind, _Asks(signal, asked), abreast.Checkpoint(folder, every=1))
+            except stop.Interrupted:
+                continue
+        raise AssertionError(f"not ended by a signal: {signal}")
+    which_fit.as_in_a_new_process()
+    return _drawing_fit(kind, _Asks("never", []), abreast.Checkpoint(folder, every=1))
+
+
+class _Asks(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Asks for the end of a fit: "start" at once, "step" after two steps, "validation" in the first validation."""
+
+    def __init__(self, when: str, asked: list[str]) -> None:
+        super().__init__()
+        self._when, self._asked, self._steps = when, asked, 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._ask("start")
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._steps += 1
+        if self._steps == 3:
+            self._ask("step")
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._ask("validation")
+
+    def _ask(self, when: str) -> None:
+        if when == self._when and not self._asked:
+            self._asked.append("SIGTERM")
+
+    def get_state(self) -> int:
+        return 0
+
+    def set_state(self, state: int) -> None:
+        pass
+
+
+def _drawing_fit(kind: str, *callbacks: Any) -> list[float]:
+    """The weights after two epochs; the source and a callback draw from NumPy's generator."""
+    model = model_on(2, rate=0.1)
+    source: Any = Rows(np.random.rand)
+    if kind == "generator":
+        source = (batch(np.random.rand()) for _ in range(100))
+    model.fit(
+        *(source, None, None, 2, 0, [After(np.random.rand), *callbacks]),
+        validation_data=(np.ones((8, 1), "float32"), np.ones((8, 1), "float32")),
+        validation_batch_size=4,
+        shuffle=False,
+        steps_per_epoch=6,
+    )
+    return [float(each) for each in model.get_weights()[0].ravel()]

@@ -65,7 +65,14 @@ def test_this_differs_from_a_cpu(jax: Workers) -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_prefetch_changes_nothing_of_this(jax: Workers, prefetch: int) -> None:
-    for body in ("fits_on_a_generator", "stops_early", "raises"):
+    bodies = (
+        "fits_on_a_generator",
+        "stops_early",
+        "raises",
+        "fits_until_it_raises",
+        "without_rows_after_the_last_step",
+    )
+    for body in bodies:
         plain = run(jax.plain, body, devices=0)
         found = run(jax.abreast, body, devices=2, prefetch=prefetch)
         assert numbers(found) == pytest.approx(numbers(plain), rel=1e-5), body
@@ -101,3 +108,18 @@ def test_validations_go_on_as_they_would_have_on_a_gpu(jax: Workers, tmp_path: P
     settings: dict[str, Any] = {"folder": str(tmp_path), "interrupted_at": (4, 2, 5, 4)}
     body = ("validate_on_a_generator", "checkpoints.test_fit_sources")
     assert run(jax.abreast, *body, **settings) == run(jax.abreast, *body)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("signals", [("step", "start"), ("validation", "start"), ("validation", "validation")])
+@pytest.mark.parametrize("kind", ["generator", "data set"])
+def test_a_second_restart_before_any_step_draws_the_same(
+    jax: Workers, tmp_path: Path, kind: str, signals: tuple[str, ...]
+) -> None:
+    settings: dict[str, Any] = {"kind": kind, "folder": str(tmp_path), "signals": signals}
+    undisturbed, found = run(jax.abreast, "two_restarts_without_a_step", **settings)
+    assert found == undisturbed
+
+
+def test_parts_in_one_array_are_copied(jax: Workers) -> None:
+    assert run(jax.abreast, "parts_in_one_array") == [0, 1, 2, 3]

@@ -37,14 +37,17 @@ def num_batches(parts: Sequence[Passed]) -> int:
     return sum(part.batches for part in parts)
 
 
-def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Generators) -> Any:
-    """Read these parts again, and return their last batch. Raises `DataError` if the generator ends too early."""
-    last = None
+def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Generators, wanted: int) -> Any:
+    """Read these parts again, and return batch number `wanted`, from 1. Raises `DataError` if the generator ends too early."""
+    found, number = None, 0
     for part in parts:
         if part.generators is not None:
             generators.put_back(part.generators)
-        last = take_batches(batches, part.batches) or last
-    return last
+        before = min(max(0, wanted - number), part.batches)
+        found = take_batches(batches, before, part.batches) or found
+        take_batches(batches, part.batches - before, part.batches)
+        number += part.batches
+    return found
 
 
 class Watch:

@@ -74,7 +74,7 @@ class Place:
 
     @property
     def passed_in_all(self) -> tuple[Passed, ...]:
-        """The batches that a Python generator gave to iterators."""
+        """These, and the held one."""
         return self._in_all(self.batches + self.held)
 
     def _in_all(self, batches: int) -> tuple[Passed, ...]:
@@ -129,6 +129,7 @@ class Keeper:
         self._moved = 0  # batches that the present iterator skipped
         self._epochs: Any = None
         self._due: Place | None = None
+        self._continued: Place | None = None  # the place at which the present iterator began
         self._stands_in = False  # whether the next iterator replaces one that an earlier run read to its end
         feed.keeper, feed.keep_last = self, True
 
@@ -149,7 +150,7 @@ class Keeper:
         return Place(
             *(self._made, self._first, now, batches, steps, known),
             *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws, validating),
-            *(feed.num_held, feed.held_drawn_from),
+            *self._held(),
         )
 
     def go_to(self, place: Place) -> None:
@@ -217,8 +218,8 @@ class Keeper:
         """Begin an epoch for Keras, at the place of an earlier run if one is due."""
         self._epochs = epoch_iterator
         made = self._made.generators if self._made and self._watch.draws else None
-        num_read = self._feed.num_taken + self._feed.num_held
-        self._given = passed_in_all(self._passed, self._moved + num_read, made)
+        num_read = self._moved + self._feed.num_taken + self._held()[0]
+        self._given = passed_in_all(self._passed, num_read, made)
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -244,10 +245,12 @@ class Keeper:
             if self._feed.goes_on_over_fits:
                 self._passed = self._given if due is None else self._passed_again(begin, due)
             self.steps_done = self._moved = 0
+            self._continued = None
             self._made, self._first = self._moment(), None
             return self._noting_first(self._watched(begin()))
         self._made, self._first, self._moved, self._passed = due.made, due.first, due.batches, due.passed
         self._watch.draws = due.draws
+        self._continued = due
         batches = self._move(adapter, begin, due)
         if self._is_over(due):
             self._own(adapter).write(due.now)
@@ -263,11 +266,9 @@ class Keeper:
         return due.passed_in_all
 
     def _read_again(self, batches: Iterator[Any], place: Place) -> None:
-        last = read_again(batches, place.taken_in_all, self._generators)
+        last = read_again(batches, place.passed_in_all, self._generators, num_batches(place.taken_in_all))
         if last is not None and not is_the_batch(last, place.checksum):
             tell_once(_ANOTHER_BATCH)
-        num_held = num_batches(place.passed_in_all) - num_batches(place.taken_in_all)
-        deque(islice(batches, num_held), maxlen=0)
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches; for a Python generator with `restarts`, notes whether they draw."""
@@ -310,6 +311,12 @@ class Keeper:
         if self._first is None:
             self._first = self._moment()
         yield from batches
+
+    def _held(self) -> tuple[int, Any]:
+        """The fields `held` and `held_drawn_from` of a place: of the earlier run, until this run has taken a batch."""
+        if self._continued is not None and not self._feed.num_taken:
+            return self._continued.held, self._continued.held_drawn_from
+        return self._feed.num_held, self._feed.held_drawn_from
 
     def _own(self, adapter: Any) -> SourceState:
         if self._source is None:

@@ -26,7 +26,7 @@ from abreast.feed.pace import Pace
 from abreast.feed.parts import COMPARED_ROWS
 from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.shared_random import host_generators
-from abreast.feed.source import Source
+from abreast.feed.source import Source, with_held
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import (
     NUM_BATCHES_FOR_TENSOR_SPEC,
@@ -165,10 +165,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def held_drawn_from(self) -> Any:
-        """The states of `host_generators` before the held batch was read, if the source is read between steps."""
+        """The states of `host_generators` before the held batch was read; None if a thread reads ahead."""
         if self._iterator is None or self._one_ahead is None or self._iterator.pipeline.is_ahead:
             return None
-        return self._one_ahead.noted
+        return self._one_ahead.state_before_read
 
     @property
     def drawn_ahead(self) -> tuple[str, ...]:
@@ -211,9 +211,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         opened = self._open
         batches = opened.begin() if self.keeper is None else self.keeper.begin(opened.adapter, opened.begin)
         if opened.keras_reads_ahead:
-            notes = self.keeper is not None and opened.habits.runs_here
-            note = host_generators if notes else lambda: None
-            batches = self._one_ahead = OneAhead(batches, self.stage.leaves, note)
+            may_draw = self.keeper is not None and opened.habits.runs_here
+            before_read = host_generators if may_draw else lambda: None
+            batches = self._one_ahead = OneAhead(batches, self.stage.leaves, before_read)
         pipeline = BatchPipeline(batches, self.check, self.stage, opened.staging, opened.habits, opened.pace)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
@@ -251,15 +251,17 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def _close_iterator(self) -> None:
         if self._iterator is not None:
-            num_held = self.num_held
-            unread = self._iterator.pipeline.close() + ([] if self._one_ahead is None else self._one_ahead.left())
-            self._source.give_back(unread, self._num_by_keras(num_held), self._open.habits.runs_here)
+            num_by_keras, pipeline, one_ahead = self._num_read_by_keras, self._iterator.pipeline, self._one_ahead
             self._iterator = self._one_ahead = None
+            unread = pipeline.close()
+            held = [] if one_ahead is None else one_ahead.left()
+            self._source.give_back(with_held(unread, held), num_by_keras, self._open.habits.runs_here)
 
-    def _num_by_keras(self, num_held: int) -> int:
+    @property
+    def _num_read_by_keras(self) -> int:
         """Number of batches that plain Keras has read, of those not taken."""
         peeked = NUM_BATCHES_FOR_TENSOR_SPEC - self.num_taken if self.goes_on_over_fits else 0
-        return max(num_held, peeked)
+        return max(self.num_held, peeked)
 
     def get_numpy_iterator(self) -> FeedIterator:
         return iter(self)

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from abreast.feed.batch import HostBatch, Unread
+from abreast.feed.parts import Part
 from abreast.feed.reuse import ReuseGuard
 from abreast.staging import Leaves
 
 
 class OneAhead:
-    """The same batches; reads the next one before it returns one. An exception of that read comes then too, as with Keras.
+    """The same batches; reads the next one before it returns one. If that read raises, the batch before is lost, as with Keras.
 
-    `note` is called before each read, and `noted` is its last result.
+    `before_read` is called before each read; `state_before_read` is its last result.
     """
 
-    def __init__(self, batches: Iterator[Any], leaves: Leaves, note: Callable[[], Any]) -> None:
+    def __init__(self, batches: Iterator[Any], leaves: Leaves, before_read: Callable[[], Any]) -> None:
         self.num_read = 0
-        self.noted: Any = None
-        self._note = note
+        self.state_before_read: Any = None
+        self._before_read = before_read
         self._batches = batches
-        self._leaves = leaves
         self._guard = ReuseGuard(1, leaves)
         self._held: deque[Any] = deque()
         self._has_ended = False
@@ -46,20 +46,26 @@ class OneAhead:
         """Number of batches that plain Keras has read when it has returned `num_taken`."""
         return min(num_taken + 1, self.num_read) if num_taken else 0
 
-    def left(self) -> list[Unread]:
-        """The batch that was read and not returned, if there is one."""
-        return [(HostBatch.of(data, text=self._leaves.text), None) for data in self._held]
+    def left(self) -> list[Any]:
+        """The batch that was read and not returned, if there is one, as the source gave it."""
+        return list(self._held)
 
     def _read(self) -> None:
         if self._has_ended:
             return
-        self.noted = self._note()
+        self.state_before_read = self._before_read()
         try:
             data = next(self._batches)
         except StopIteration:
             self._has_ended = True
             return
+        if isinstance(data, Part):
+            self._held.append(replace(data, data=self._guarded(data.data)))
+        else:
+            self._held.append(self._guarded(data))
+
+    def _guarded(self, data: Any) -> Any:
+        """The batch, or a copy if the source may write into it. The first one waits while the second shows that."""
         guarded = self._guard.guard(data, num_finished=self.num_read)
         self.num_read += 1
-        # The first batch waits while the second is read, which shows whether the source reuses its arrays.
-        self._held.append(self._guard.copy(guarded) if self.num_read == 1 else guarded)
+        return self._guard.copy(guarded) if self.num_read == 1 else guarded

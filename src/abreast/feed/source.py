@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from abreast import users_line
-from abreast.feed.batch import Unread
+from abreast.feed.batch import HostBatch, Unread
 from abreast.keras_private.data_adapters import DataAdapter
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.stderr import tell
@@ -55,6 +55,12 @@ class Source:
                 f"the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
                 "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it"
             )
+
+
+def with_held(unread: list[Unread], held: list[Any]) -> list[Unread]:
+    """The unread batches, and those that were read after them and held back: before the exception of the next read."""
+    first = len(unread) - 1 if unread and unread[-1][1] is not None else len(unread)
+    return [*unread[:first], *((HostBatch(data, 0), None) for data in held), *unread[first:]]
 
 
 def _with_unread(generator: Generator[Any, Any, Any]) -> Generator[Any, None, None]:

@@ -19,10 +19,11 @@ def reads_ahead(adapter: Any) -> bool:
 
     It does so on GPUs, and up to Keras 3.14 on CPUs too. Found by a look at how far its iterator reads to give one batch.
     """
-    if keras.distribution.distribution() is not None:
-        return False
+    distribution: Any = keras.distribution.distribution()
+    rows = 1 if distribution is None else distribution.device_mesh.devices.size
     probe: Any = object.__new__(JAXEpochIterator)
-    probe.data_adapter = counting = _Counting(getattr(adapter, "builtin_prefetch", False))
+    probe.steps_per_execution = 1  # Keras 3.16 asks for it
+    probe.data_adapter = counting = _Counting(rows, getattr(adapter, "builtin_prefetch", False))
     next(iter(_plain(probe)))
     return counting.num_read > 1
 
@@ -30,10 +31,11 @@ def reads_ahead(adapter: Any) -> bool:
 class _Counting:
     """A data adapter that counts the batches that are read; `builtin_prefetch` as Keras 3.13 asks for it."""
 
-    def __init__(self, builtin_prefetch: bool) -> None:
+    def __init__(self, rows: int, builtin_prefetch: bool) -> None:
         self.builtin_prefetch = builtin_prefetch
         self.num_read = 0
+        self._rows = rows
 
-    def get_jax_iterator(self) -> Iterator[Any]:
+    def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
         for self.num_read in range(1, 4):
-            yield (np.zeros(1, "float32"),)
+            yield (np.zeros((self._rows, 1), "float32"),)
