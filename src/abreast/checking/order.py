@@ -57,7 +57,7 @@ class _Check:
             self._tell(deterministic.SAID)
         plain = self._run("plain", "running the script with plain Keras on one device", placed=False)
         if plain.error is not None and not plain.events:
-            raise _plain_failed(plain)
+            raise _plain_failed(plain, self._side.options.on_gpus())
         placed = self._run("placed", f"running it on {self._where()}", placed=True, told=plain.told)
         verdict = compare_runs(self._side.script, plain, placed, self.again)
         precision = _precision(plain)
@@ -140,12 +140,28 @@ def _repeats(plain: SideRun, again: SideRun, difference: Difference, precision: 
     return found is None or not _not_after(plain, found, difference)
 
 
-def _plain_failed(plain: SideRun) -> AbreastError:
+def _plain_failed(plain: SideRun, on_gpus: bool = False) -> AbreastError:
+    """The error of a failed plain side. `on_gpus`: its environment asks for deterministic kernels."""
     assert plain.error is not None
     if plain.error["refused"]:  # no framework, for instance; the hint is part of the message
         return LaunchError(plain.error["message"])
     message = f"the script fails with plain Keras on one device: {plain.error['kind']}: {plain.error['message']}"
-    return LaunchError(message, "there is nothing to compare with: make the script work without abreast first")
+    hint = "there is nothing to compare with: make the script work without abreast first"
+    if (way_out := _way_out(plain, on_gpus)) is not None:
+        hint += f"; if deterministic kernels refuse what it does, {way_out}"
+    return LaunchError(message, hint)
+
+
+def _way_out(plain: SideRun, on_gpus: bool) -> str | None:
+    """What to set if deterministic kernels may be the cause of the failure; else None.
+
+    A script that fails before it imports Keras has no facts: then TensorFlow's message tells.
+    """
+    assert plain.error is not None
+    is_told = on_gpus and not plain.facts and "determinis" in plain.error["message"].lower()
+    if plain.facts.get("deterministic_kernels", is_told):
+        return deterministic.way_out(plain.facts.get("backend", "tensorflow"))
+    return None
 
 
 def _precision(plain: SideRun) -> Precision:
@@ -227,5 +243,5 @@ def _verdict(
         doubt=doubt if difference is None else None,
         announced=tuple(placed.facts.get("announced", ())),
         taken_over=tuple(plain.facts.get("taken_over", ())),
-        deterministic_kernels=plain.facts.get("deterministic_kernels", False),
+        deterministic_kernels=all(side.facts.get("deterministic_kernels", False) for side in (plain, placed)),
     )

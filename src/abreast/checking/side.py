@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast import deterministic, typed_command
+from abreast.backend.registry import current_backend
 from abreast.checking.seeds import seed_before_keras, seed_keras
 from abreast.checkpoints.policy import switched_off
 from abreast.errors import AbreastError
@@ -106,6 +107,7 @@ class _Recording:
     def __init__(self, side: SideSpec, stack: ExitStack, outcome: dict[str, Any]) -> None:
         self._side, self._stack, self._outcome = side, stack, outcome
         self._recorder: Any = None
+        self._devices: tuple[str, ...] = ()
 
     def begin(self) -> None:
         import keras
@@ -120,7 +122,7 @@ class _Recording:
             changes.compute_in_float64()
         self._recorder = EventRecorder(LogWriter(Path(side.folder)), side.steps, side.no_random, side.moves)
         self._recorder.facts["backend"] = keras.backend.backend()
-        self._recorder.facts["deterministic_kernels"] = deterministic.are_chosen()
+        self._devices = _plain_devices(side.options)
         self._keep_announcements()
         self._stack.enter_context(self._recorder.recording())
 
@@ -148,9 +150,17 @@ class _Recording:
             return
         from abreast.placed_models import placement_facts
 
-        self._recorder.facts |= placement_facts() | {"taken_over": taken_over()}
+        facts = self._recorder.facts
+        facts |= placement_facts() | {"taken_over": taken_over()}
+        devices = facts["devices"] if self._side.placed else self._devices
+        facts["deterministic_kernels"] = deterministic.are_used(facts["backend"], devices)
         self._recorder.end()
-        (Path(self._side.folder) / "facts.json").write_text(json.dumps(self._recorder.facts))
+        (Path(self._side.folder) / "facts.json").write_text(json.dumps(facts))
+
+
+def _plain_devices(options: RunOptions) -> tuple[str, ...]:
+    """The devices that plain Keras finds. `run_script` has asked the framework for them before, so nothing starts here."""
+    return ("cpu:0",) if options.cpu_devices is not None else current_backend().device_names()
 
 
 def _end_with_parent(lifeline: int) -> None:

@@ -41,7 +41,7 @@ class Request:
     minutes: float | None
 
     def on_gpus(self) -> bool:
-        """Whether the runs are on GPUs, and so with deterministic kernels."""
+        """Whether the runs are to be on GPUs, with deterministic kernels."""
         return self.placements[0].on_gpus()
 
 
@@ -54,6 +54,7 @@ class Campaign:
     rounds: list[Round] = field(default_factory=list)
     seconds: float = 0.0
     every: int | str = ""
+    deterministic_kernels: bool = False
 
     @property
     def never_fired(self) -> list[str]:
@@ -78,7 +79,7 @@ def torture(request: Request, place: Path, tell: Callable[[str], None]) -> Campa
     expected = runs.plain("undisturbed", request.placements[0])
     tell(f"the undisturbed run took {time.monotonic() - begin:.0f} s, with {_num_fits(expected)}")
     facts, measured = runs.measured()
-    found = Campaign(request, every=_every(request, facts))
+    found = Campaign(request, every=_every(request, facts), deterministic_kernels=facts.deterministic_kernels)
     if (unequal := _unequal(expected, measured)) is not None:
         if _unequal(expected, runs.plain("again", request.placements[0])) is not None:
             raise LaunchError(f"the script does not compute the same twice, undisturbed: {unequal}", _remedy(request))
@@ -158,6 +159,7 @@ class _Undisturbed:
             steps=sum(note.value for note in start.notes("steps")),
             calls=max((each["all"] for each in calls), default=0),
             writes=max((each["writes"] for each in calls), default=0),
+            deterministic_kernels=any(note.value for note in start.notes("deterministic")),
         )
         if not calls or not facts.steps:
             raise LaunchError(

@@ -38,13 +38,17 @@ class Injection:
 
 @dataclass(frozen=True)
 class Facts:
-    """The measurements of the undisturbed start: seconds, steps of all fits, and the file calls of a save."""
+    """The measurements of the undisturbed start: seconds, steps of all fits, and the file calls of a save.
+
+    `deterministic_kernels`: its GPUs ran deterministic kernels.
+    """
 
     start_seconds: float
     fit_seconds: float
     steps: int
     calls: int
     writes: int
+    deterministic_kernels: bool = False
 
 
 def plan(fault: str, rng: random.Random, facts: Facts) -> FilePlan | None:

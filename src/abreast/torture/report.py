@@ -62,7 +62,7 @@ def as_data(found: Campaign) -> dict[str, Any]:
         "script": found.request.spec.script,
         "seed": found.request.seed,
         "every": found.every,
-        "deterministic_kernels": found.request.on_gpus(),
+        "deterministic_kernels": found.deterministic_kernels,
         "seconds": round(found.seconds, 1),
         "faults": counts(found),
         "rounds": [dataclasses.asdict(one) for one in found.rounds],

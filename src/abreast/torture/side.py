@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast import typed_command
+from abreast import deterministic, typed_command
 from abreast.checking.seeds import seed_before_keras, seed_keras
 from abreast.checking.side import code_of
 from abreast.checkpoints import write, writer
@@ -130,6 +130,7 @@ def _noting(notes: NoteWriter, policy: Policy | None) -> list[tuple[Any, str, An
     class Fit(which_fit._NthFit):
         def __init__(self, policy: Any, bound: Any, placement: Any, until_end: Any) -> None:
             notes.add("devices", placement.num_devices)
+            notes.add("deterministic", deterministic.are_used(placement.backend.name, placement.devices))
             super().__init__(policy, bound, placement, until_end)
 
     @functools.wraps(newest_good)
