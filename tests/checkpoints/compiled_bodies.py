@@ -12,14 +12,16 @@ import keras
 import numpy as np
 
 import abreast
-from abreast.checkpoints import stop, which_fit
+from abreast.checkpoints import compiled_step, stop, which_fit
 from abreast.checkpoints.snapshot import Snapshot
+from abreast.feed import values
 from abreast.replacing import replaced
 from abreast.stderr import tell_once
 from tests.checkpoints.interrupt import Interrupt, until_it_ends
 
 Change = Callable[[Any, int], None]  # of a model, at the begin of an epoch
 RUN = {"set by": "the script"}
+TABLE = [1.0, 2.0, 3.0]
 
 
 def runs(
@@ -48,6 +50,47 @@ def runs(
                 raise InterruptedError from None
 
     return _run(change, fits), until_it_ends(checkpointed, stops), said
+
+
+def texts_by_fit(folder: str) -> list[int]:
+    """How many texts of values each of three fits computes; the last one has a new step. The loss reads a global list."""
+
+    def loss(y: Any, predicted: Any) -> Any:
+        return keras.ops.mean(keras.ops.square(y - predicted), axis=-1) * len(TABLE)
+
+    model = _compiled(loss=loss)
+    abreast.parallelize(model, 2)
+    x = np.ones((8, 3), "float32")
+    counts = []
+    for epoch in range(3):
+        if epoch == 2:
+            model.make_train_function(force=True)
+        with _calls_of_text_of_data() as texts:
+            callbacks = [abreast.Checkpoint(folder, every=1)]
+            model.fit(x, x[:, :1], initial_epoch=epoch, epochs=epoch + 1, verbose=0, callbacks=callbacks)
+        counts.append(len(texts))
+    return counts
+
+
+@contextmanager
+def _calls_of_text_of_data() -> Iterator[list[Any]]:
+    """The values of which a text is computed inside, with the elements of containers that are computed one by one."""
+    calls: list[Any] = []
+    plain = values.text_of_data
+
+    def text_of_data(value: Any) -> str | None:
+        calls.append(value)
+        return plain(value)
+
+    with replaced(compiled_step, "text_of_data", text_of_data), replaced(values, "text_of_data", text_of_data):
+        yield calls
+
+
+def texts_inside(value: Any) -> int:
+    """How many texts of elements the text of a container takes."""
+    with _calls_of_text_of_data() as calls:
+        values.text_of_data(value)
+    return len(calls) - 1
 
 
 def _run(change: str, fits: int, *callbacks: Any) -> Any:
@@ -104,6 +147,75 @@ def _closure() -> tuple[Any, Change]:
         factor = 1.0 / (epoch + 1)
 
     return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
+
+
+def _array_in_a_closure() -> tuple[Any, Change]:
+    factor = keras.ops.convert_to_tensor(1.0)
+
+    def loss(y: Any, predicted: Any) -> Any:
+        return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
+
+    def change(model: Any, epoch: int) -> None:
+        nonlocal factor
+        factor = keras.ops.convert_to_tensor(1.0 / (epoch + 1))
+
+    return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
+
+
+def _equal_arrays() -> tuple[Any, Change]:
+    factor = keras.ops.convert_to_tensor(0.5)
+
+    def loss(y: Any, predicted: Any) -> Any:
+        return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
+
+    def change(model: Any, epoch: int) -> None:
+        nonlocal factor
+        factor = keras.ops.convert_to_tensor(0.5)
+
+    return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
+
+
+def _eager_then_compiled() -> tuple[Any, Change]:
+    model, change = _eager_then_not()
+
+    def change_step(model: Any, epoch: int) -> None:
+        change(model, epoch)
+        model.make_train_function(force=True)
+
+    return model, change_step
+
+
+def _eager_then_not() -> tuple[Any, Change]:
+    """The step stays eager: only the setting changes."""
+    model = _compiled(keras.layers.BatchNormalization())
+    model.compile("sgd", "mse", run_eagerly=True)
+
+    def change(model: Any, epoch: int) -> None:
+        model.run_eagerly = epoch == 0
+
+    return model, change
+
+
+class Subclassed(keras.Model):  # type: ignore[misc]  # Keras has no types
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+
+def _evaluates() -> tuple[Any, Change]:
+    model = Subclassed()
+    model.compile("sgd", "mse")
+
+    def change(model: Any, epoch: int) -> None:
+        if epoch:
+            x = np.ones((4, 3), "float32")
+            model.evaluate(x, x[:, :1], verbose=0)
+            model.predict(x, verbose=0)
+
+    return model, change
 
 
 class Scales(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
@@ -184,6 +296,7 @@ def _rate() -> tuple[Any, Change]:
 _CHANGES: dict[str, Callable[[], tuple[Any, Change]]] = {
     "a momentum": _momentum,
     "a closure of the loss": _closure,
+    "an array in a closure of the loss": _array_in_a_closure,
     "an attribute that is new in the second epoch": _new_attribute,
     "a momentum and the step": _momentum_and_step,
     "a momentum, which changes back": _momentum_that_changes_back,
@@ -191,6 +304,10 @@ _CHANGES: dict[str, Callable[[], tuple[Any, Change]]] = {
     "attributes that differ in each process": _of_each_process,
     "a learning rate": _rate,
     "a count of the calls that compile a step": _counts_of_calls,
+    "an array that is made again": _equal_arrays,
+    "eager steps, then compiled ones": _eager_then_compiled,
+    "eager steps, then the setting alone": _eager_then_not,
+    "nothing, with an evaluation of a subclassed model": _evaluates,
     "nothing, with a schedule, averages and dropout": _ordinary,
 }
 

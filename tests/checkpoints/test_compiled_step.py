@@ -17,6 +17,7 @@ MOMENTUM = "BatchNormalization.momentum has changed"
 CHANGES = {  # by a callback at the begin of each epoch
     "a momentum": MOMENTUM,
     "a closure of the loss": "loss.factor has changed",
+    "an array in a closure of the loss": "loss.factor has changed",
     "an attribute that is new in the second epoch": "Scales.scale has changed",
 }
 NO_CHANGES = (
@@ -26,9 +27,16 @@ NO_CHANGES = (
     "attributes that differ in each process",
     "a learning rate",
     "a count of the calls that compile a step",
+    "an array that is made again",
+    "eager steps, then compiled ones",
+    "eager steps, then the setting alone",
+    "nothing, with an evaluation of a subclassed model",
     "nothing, with a schedule, averages and dropout",
 )
-_RUNS: Any = SimpleNamespace(__module__="tests.checkpoints.compiled_bodies", __name__="runs")  # which imports Keras
+_BODIES = "tests.checkpoints.compiled_bodies"  # which imports Keras
+_RUNS: Any = SimpleNamespace(__module__=_BODIES, __name__="runs")
+_TEXTS_BY_FIT: Any = SimpleNamespace(__module__=_BODIES, __name__="texts_by_fit")
+_TEXTS_INSIDE: Any = SimpleNamespace(__module__=_BODIES, __name__="texts_inside")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -71,6 +79,19 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_without_an_announcement(work
         _RUNS, folder=str(tmp_path), change="a momentum", stops=(STEPS,), left_out="compiled"
     )
     assert said == [[], []]
+
+
+def test_a_fit_with_the_step_of_an_earlier_one_computes_no_texts(workers: Workers, tmp_path: Path) -> None:
+    first, same_step, new_step = workers.abreast.run(_TEXTS_BY_FIT, folder=str(tmp_path))
+    assert same_step == 0
+    assert (first > 0) == (new_step > 0) == _is_compiled(workers)
+
+
+@pytest.mark.parametrize(
+    ("value", "inside"), [([1, 2.5, "a"], 0), ((True, None, b"b"), 0), ([[1, 2], 3], 2), ([1, 2j], 2)]
+)
+def test_the_text_of_a_flat_container_takes_no_texts_of_elements(workers: Workers, value: Any, inside: int) -> None:
+    assert workers.abreast.run(_TEXTS_INSIDE, value=value) == inside
 
 
 def _is_compiled(workers: Workers) -> bool:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import keras
 
 from abreast.checkpoints.part_attributes import attributes_of, contents_of, parts_of
-from abreast.checkpoints.reached import data_of_steps, is_compiled, is_users
+from abreast.checkpoints.reached import compiles_steps, data_of_steps, is_compiled, is_users
 from abreast.feed.values import content, text_of_data
 from abreast.stderr import tell_once
 
@@ -49,7 +49,7 @@ class _Texts:
     def note(self, model: Any) -> None:
         known = self.by_part()
         self.parts += [(weakref.ref(each), _texts_of(each)) for each in parts_of(model) if id(each) not in known]
-        self.reached = _texts(data_of_steps(model)) | self.reached
+        self.reached |= _texts({name: each for name, each in data_of_steps(model).items() if name not in self.reached})
 
     def by_part(self) -> dict[int, dict[str, str]]:
         return {id(part): texts for reference, texts in self.parts if (part := reference()) is not None}
@@ -68,12 +68,13 @@ class CompiledStep:
         self._model = model
         self._step: Any = None
         self._before = _Texts()
-        if is_compiled(model):
+        if compiles_steps():  # also for a model with eager steps: a callback may change that
             _made.setdefault(model, _Texts()).note(model)
 
     def begins(self) -> None:
         """Before a training step: if the step function is new, note the values that its code may change."""
-        if self._model.train_function is not self._step and is_compiled(self._model):
+        step = self._model.train_function
+        if step is not self._step and is_compiled(self._model) and _known(self._model, step) is None:
             self._before = _Texts()
             self._before.note(self._model)
 
@@ -82,8 +83,7 @@ class CompiledStep:
         if (step := self._model.train_function) is self._step:
             return
         self._step = step
-        known = _compiled.get(self._model)
-        if is_compiled(self._model) and (known is None or known.step() is not step):
+        if is_compiled(self._model) and _known(self._model, step) is None:
             self._note(step)
 
     def read(self) -> dict[str, str] | None:
@@ -99,9 +99,11 @@ class CompiledStep:
 
     def say_what_has_changed(self, now: Mapping[int, Mapping[str, Any]]) -> None:
         """Announce changes since the step was compiled. `now`: present contents by the identity of a part."""
-        if self._step is None or self._step is not self._model.train_function or not is_compiled(self._model):
+        if self._step is not self._model.train_function or not is_compiled(self._model):
             return
-        compiled, reached = _compiled[self._model], _contents(data_of_steps(self._model))
+        if (compiled := _known(self._model, self._step)) is None:
+            return
+        reached = _contents(data_of_steps(self._model))
         for name in reached.keys() & compiled.reached.keys():
             if reached[name] != compiled.reached[name]:
                 _announce(_key_of_reached(name))
@@ -127,6 +129,12 @@ class CompiledStep:
             _say_what_differs(saved.changed, changed, constant)
 
 
+def _known(model: Any, step: Any) -> _Compiled | None:
+    """What is known of a compiled step; None for another one, and for one that was eager when it was new."""
+    known = _compiled.get(model)
+    return known if known is not None and step is not None and known.step() is step else None
+
+
 @dataclass(frozen=True)
 class _Value:
     """A value's key in checkpoints, and its text: now, as the script makes it (None if it does not), and before the step."""
@@ -142,7 +150,7 @@ def _of_parts(model: Any, before: _Texts) -> Iterator[_Value]:
 
     Code of Keras's classes does not read an attribute that a callback adds.
     """
-    all_made, all_before = _made[model].by_part(), before.by_part()
+    all_made, all_before = _made.get(model, before).by_part(), before.by_part()
     for number, part in enumerate(parts_of(model)):
         texts = _texts_of(part)
         made, known = all_made.get(id(part), texts), all_before.get(id(part), texts)
@@ -152,7 +160,7 @@ def _of_parts(model: Any, before: _Texts) -> Iterator[_Value]:
 
 
 def _of_reached(model: Any, data: Mapping[str, Any], before: _Texts) -> Iterator[_Value]:
-    made = _made[model].reached
+    made = _made.get(model, before).reached
     for name, text in _texts(data).items():
         yield _Value(_key_of_reached(name), text, made.get(name), before.reached.get(name, text))
 

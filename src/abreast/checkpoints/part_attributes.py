@@ -16,7 +16,11 @@ from abreast import exact
 from abreast.checkpoints.reached import is_users, names_in
 from abreast.feed.values import content
 
-_NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
+# Attributes that Keras itself sets on a model or layer.
+_NOT_SETTINGS = (
+    *("built", "history", "stop_training", "stop_evaluating", "stop_predicting"),
+    *("train_function", "test_function", "predict_function"),
+)
 
 
 def parts_of(model: Any) -> list[Any]:

@@ -11,12 +11,14 @@ Not here: the attributes of the callbacks themselves (`callback_state.py`).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 
 from abreast import exact
 from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
@@ -27,6 +29,7 @@ from abreast.state import grouped_variables
 _DEEPEST = 4  # levels of objects within objects, and of functions that call functions
 # Attributes that Keras itself sets on callbacks.
 KERASS_OWN = ("_model", "model", "params", "_params", "validation_data")
+_MOST_ELEMENTS = 2**22  # of an array of JAX or TensorFlow that is compared: each time, it is copied from its device
 _NOT_USERS = ("abreast", "builtins", "grain", "jax", "keras", "numpy", "tensorflow", "torch")
 
 
@@ -46,10 +49,14 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _Walk:
-    """A walk from some objects to the data that they reach: the identities seen, and those of the model's own variables."""
+    """A walk from some objects to the data that they reach: the identities seen, and those of the model's own variables.
+
+    `arrays`: arrays of JAX and TensorFlow count as data.
+    """
 
     seen: set[int]
     own: Callable[[], set[int]]
+    arrays: bool = False
 
 
 class Reached:
@@ -96,7 +103,12 @@ class Reached:
 
 def is_compiled(model: Any) -> bool:
     """Whether the steps of a model are compiled, with the data that their Python code reads."""
-    return not model.run_eagerly and keras.backend.backend() != "torch"
+    return not model.run_eagerly and compiles_steps()
+
+
+def compiles_steps() -> bool:
+    """Whether the framework compiles the steps of models that do not run eagerly."""
+    return bool(keras.backend.backend() != "torch")
 
 
 def code_of_steps(model: Any) -> list[Any]:
@@ -107,9 +119,12 @@ def code_of_steps(model: Any) -> list[Any]:
 
 
 def data_of_steps(model: Any) -> dict[str, Any]:
-    """The data that a compiled step may hold as constants, by name: on JAX, also variables of others."""
-    slots = _slots(code_of_steps(model), _walk(model, ()))
-    data = {name: slot.read() for name, slot in slots.items() if not slot.is_variables}
+    """The data that a compiled step may hold as constants, by name: on JAX, also variables of others.
+
+    Arrays of JAX and TensorFlow are returned as NumPy's; those of more than 4 million elements are left out.
+    """
+    slots = _slots(code_of_steps(model), replace(_walk(model, ()), arrays=True))
+    data = {name: _as_plain(slot.read()) for name, slot in slots.items() if not slot.is_variables}
     values = {name: value for name, value in data.items() if is_plain(value) and not is_generator(value)}
     if keras.backend.backend() == "jax":
         values |= {name: slot.read() for name, slot in slots.items() if slot.is_variables}
@@ -165,7 +180,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
     elif holds_variables(value):
         for number, each in enumerate(items(value)):
             yield from _of_value(f"{name}.{number}", each, None, walk, depth)
-    elif slot is not None and (is_plain(value) or is_generator(value)):
+    elif slot is not None and (is_plain(value) or is_generator(value) or (walk.arrays and _is_array(value))):
         yield name, slot
 
 
@@ -198,6 +213,26 @@ def _in(name: str, last: str, slot: _Slot, walk: _Walk, depth: int) -> Iterator[
 
 def _may_have_variables(value: Any) -> bool:
     return has_variables(value) or holds_variables(value)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array of JAX or TensorFlow that has values: no tracer, symbolic tensor or variable."""
+    kind = type(value)
+    return (kind.__module__.partition(".")[0], kind.__name__) in (
+        ("jaxlib", "ArrayImpl"),
+        ("tensorflow", "EagerTensor"),
+    )
+
+
+def _as_plain(value: Any) -> Any:
+    """An array of JAX or TensorFlow as NumPy's, if it is small and its values are here; another value as it is."""
+    if not _is_array(value) or math.prod(value.shape) > _MOST_ELEMENTS:
+        return value
+    if hasattr(value, "is_deleted"):  # of JAX
+        is_here = value.is_fully_addressable and not value.is_deleted()
+    else:
+        is_here = value.dtype.is_numpy_compatible  # not a handle of a resource
+    return np.asarray(value) if is_here else value
 
 
 def _position(generator: GeneratorType[Any, Any, Any]) -> tuple[int, str] | None:

@@ -23,6 +23,7 @@ _SAMPLES = 2**16
 _SAMPLES_OF_DISK = 2**8  # of a memory-mapped array: each may be a read of the disk
 _LARGEST_BYTES = 2**30  # of the largest array that is saved
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
+_QUICK = {type(None), bool, int, float, str, bytes}  # whose `repr` is the same in every process
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _NOT_USERS = ("keras.", "jax.", "jaxlib.", "tensorflow.", "numpy.", "abreast.", "builtins.")
 
@@ -62,6 +63,8 @@ def content(value: Any) -> Any:
 
 def text_of_data(value: Any) -> str | None:
     """A text that is the same in every process for equal data; None for objects, random generators, and containers of them."""
+    if type(value) in (list, tuple) and set(map(type, value)) <= _QUICK:
+        return f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(value).encode()):08x}"
     if isinstance(value, _CONTAINERS):
         texts = [text for each in _parts(value) if (text := text_of_data(each)) is not None]
         if len(texts) < len(_parts(value)):
