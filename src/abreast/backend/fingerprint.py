@@ -39,6 +39,8 @@ _LEFT_OUT = frozenset(
             "_path",
             "_parent_path",
             "stop_training",
+            "stop_evaluating",
+            "stop_predicting",
             "_parameters",
             "_buffers",
             "_modules",
