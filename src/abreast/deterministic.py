@@ -1,4 +1,4 @@
-"""GPU kernels that add in the same order in each run: the environment variables that make each framework use them.
+"""The environment variables by which each framework uses deterministic kernels: these add in the same order in each run.
 
 PyTorch has no such variable: abreast reads its own, and calls PyTorch (`Instruments.use_deterministic_kernels`). On CPUs, no
 variable is needed.

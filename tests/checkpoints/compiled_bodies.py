@@ -137,40 +137,27 @@ def _momentum_that_changes_back() -> tuple[Any, Change]:
 
 
 def _closure() -> tuple[Any, Change]:
-    factor = 1.0
-
-    def loss(y: Any, predicted: Any) -> Any:
-        return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
-
-    def change(model: Any, epoch: int) -> None:
-        nonlocal factor
-        factor = 1.0 / (epoch + 1)
-
-    return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
+    return _of_factor(lambda epoch: 1.0 / (epoch + 1))
 
 
 def _array_in_a_closure() -> tuple[Any, Change]:
-    factor = keras.ops.convert_to_tensor(1.0)
-
-    def loss(y: Any, predicted: Any) -> Any:
-        return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
-
-    def change(model: Any, epoch: int) -> None:
-        nonlocal factor
-        factor = keras.ops.convert_to_tensor(1.0 / (epoch + 1))
-
-    return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
+    return _of_factor(lambda epoch: keras.ops.convert_to_tensor(1.0 / (epoch + 1)))
 
 
 def _equal_arrays() -> tuple[Any, Change]:
-    factor = keras.ops.convert_to_tensor(0.5)
+    return _of_factor(lambda epoch: keras.ops.convert_to_tensor(0.5))
+
+
+def _of_factor(at: Callable[[int], Any]) -> tuple[Any, Change]:
+    """A loss whose closure holds the factor of epoch 0, until a callback puts there that of another epoch."""
+    factor = at(0)
 
     def loss(y: Any, predicted: Any) -> Any:
         return keras.ops.mean(keras.ops.square(y - predicted) * factor, axis=-1)
 
     def change(model: Any, epoch: int) -> None:
         nonlocal factor
-        factor = keras.ops.convert_to_tensor(0.5)
+        factor = at(epoch)
 
     return _compiled(loss=loss, optimizer=keras.optimizers.SGD(1e-3)), change
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from abreast.exact import LEFT_BY_CALLS
+from abreast.exact import LEFT_BY_CALLS, STOP_FLAGS
 
 _PARTS = (
     keras.Layer,
@@ -33,14 +33,12 @@ _OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
 _LEFT_OUT = frozenset(
     (
         *LEFT_BY_CALLS,
+        *STOP_FLAGS,
         *(
             "name",
             "_name",
             "_path",
             "_parent_path",
-            "stop_training",
-            "stop_evaluating",
-            "stop_predicting",
             "_parameters",
             "_buffers",
             "_modules",

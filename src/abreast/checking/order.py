@@ -1,4 +1,4 @@
-"""The order of a check. Both sides run first. If they differ, the plain side runs again, then once with rounded weights.
+"""The runs of a check, in order: both sides; if they differ, the plain side again, and once with rounded weights.
 
 If no reason is known then, both sides run in float64: a choice between two nearly equal numbers (a maximum, a ReLU) can turn
 rounding into a difference at one step, and random moves of the weights seldom reproduce that. Scripts in half precision

@@ -1,4 +1,4 @@
-"""Values that a model's compiled training step holds as constants: attributes of the model's parts, and data that its code reads.
+"""The constants of a model's compiled training step: attributes of the model's parts, and data that the code of the step reads.
 
 Such a value may change after the step was compiled. The step of a restart is compiled with the present value, which is announced:
 where a checkpoint is saved after the change, and where the step of a restart differs from the step of the checkpoint. Checkpoints

@@ -18,8 +18,8 @@ from abreast.feed.values import content
 
 # Attributes that Keras itself sets on a model or layer.
 _NOT_SETTINGS = (
-    *("built", "history", "stop_training", "stop_evaluating", "stop_predicting"),
-    *("train_function", "test_function", "predict_function"),
+    *exact.STOP_FLAGS,
+    *("built", "history", "train_function", "test_function", "predict_function"),
 )
 
 

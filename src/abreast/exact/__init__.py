@@ -17,7 +17,7 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import LEFT_BY_CALLS, leaf_metrics, optimizers
+from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, leaf_metrics, optimizers
 from abreast.exact.metrics import adds_up, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
@@ -29,6 +29,7 @@ from abreast.exact.warn_once import warn_once
 
 __all__ = [
     "LEFT_BY_CALLS",
+    "STOP_FLAGS",
     "Probe",
     "Relations",
     "Replica",

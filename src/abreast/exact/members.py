@@ -23,6 +23,9 @@ LEFT_BY_CALLS = (
     "_history",
 )
 
+# Attributes of a model by which callbacks end a call. Keras sets each in the call that it ends.
+STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
+
 
 def members(model: Any) -> list[Any]:
     """Every layer of a model, itself first, and the operations of its functional graphs."""

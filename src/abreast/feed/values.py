@@ -63,17 +63,23 @@ def content(value: Any) -> Any:
 
 def text_of_data(value: Any) -> str | None:
     """A text that is the same in every process for equal data; None for objects, random generators, and containers of them."""
-    if type(value) in (list, tuple) and set(map(type, value)) <= _QUICK:
-        return f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(value).encode()):08x}"
     if isinstance(value, _CONTAINERS):
-        texts = [text for each in _parts(value) if (text := text_of_data(each)) is not None]
-        if len(texts) < len(_parts(value)):
-            return None
-        if isinstance(value, set | frozenset):
-            texts.sort()
-        return f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(texts).encode()):08x}"
+        held = _repeatable(value)
+        return (
+            None if held is None else f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(held).encode()):08x}"
+        )
     is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
     return repr(content(value)) if is_array or isinstance(value, (*_PLAIN, np.generic)) else None
+
+
+def _repeatable(container: Any) -> Any:
+    """What a container holds, in a form whose `repr` is the same in every process; None if it holds objects."""
+    if type(container) in (list, tuple) and set(map(type, container)) <= _QUICK:
+        return container
+    texts: list[Any] = [text_of_data(each) for each in _parts(container)]
+    if None in texts:
+        return None
+    return sorted(texts) if isinstance(container, set | frozenset) else texts
 
 
 def is_plain(value: Any) -> bool:

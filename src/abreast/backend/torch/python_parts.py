@@ -29,9 +29,7 @@ Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
 _NOT_STATE = {
     *exact.LEFT_BY_CALLS,
     *OF_WEIGHT_DECAY,
-    "stop_training",
-    "stop_evaluating",
-    "stop_predicting",
+    *exact.STOP_FLAGS,
     "_losses",
     "_loss_ids",
 }
