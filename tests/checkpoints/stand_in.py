@@ -36,13 +36,19 @@ def main(text: str, parent: int) -> int:
     policy = None if spec.checkpoints is None else Policy(spec.checkpoints, spec.every, spec.keep)
     with FileFaults(notes, spec.plan).installed(), broken(spec.broken), noting_saves(notes):
         try:
-            return under_policy(policy, lambda: _script(spec, notes))
+            return under_policy(policy, lambda: _watched(spec, notes))
         except SystemExit as stopped:
             return int(stopped.code or 0)
 
 
-def _script(spec: StartSpec, notes: NoteWriter) -> int:
+def _watched(spec: StartSpec, notes: NoteWriter) -> int:
     notes.add("ready")
+    code = _script(spec, notes)
+    notes.add("unwatched")  # a signal has its default action soon
+    return code
+
+
+def _script(spec: StartSpec, notes: NoteWriter) -> int:
     log = LogWriter(Path(spec.folder))
     state = {"weights": np.linspace(-1.0, 1.0, 1000)}
     _record(log, "begin", state)
