@@ -15,6 +15,7 @@ import pytest
 
 from abreast.errors import WorkerError
 from abreast.hosts.ring import Ring
+from abreast.hosts.sums_beside import SumsBeside
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -124,3 +125,24 @@ def test_whoever_looks_may_end_the_wait() -> None:
     with rings(2, look=look) as made:
         (error,) = on_each(made[:1], lambda ring: ring.sum(np.zeros(3)))
     assert str(error) == "looked"
+
+
+def test_sums_that_were_begun_go_on_beside_the_caller() -> None:
+    values = [[np.full(count, rank + 1.0) for count in (3, 200_000, 1)] for rank in range(2)]
+    with rings(2) as made:
+        beside = [SumsBeside(ring) for ring in made]
+        numbers = [beside[1].begin(value) for value in values[1]]  # does not wait for rank 0
+        sums = on_each(made[:1], lambda ring: [beside[0].end(beside[0].begin(value)) for value in values[0]])
+        others = [beside[1].end(number) for number in reversed(numbers)]
+    for found, expected in zip(
+        [*sums[0], *reversed(others)], [np.full(count, 3.0) for count in (3, 200_000, 1)] * 2, strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sum_beside_the_caller_raises_the_error_of_its_exchange() -> None:
+    with rings(2, silent_seconds=1) as made:
+        beside = SumsBeside(made[0])
+        number = beside.begin(np.zeros(3))
+        with pytest.raises(WorkerError, match="rank 1 has been silent"):
+            beside.end(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import signal
 import time
 from typing import Any
@@ -40,6 +41,42 @@ def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
 def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     """They listen on their link only."""
     assert listened_while_two_hosts_trained_alike(_WITHOUT_DROPOUT, "tensorflow") <= set(ADDRESSES)
+
+
+# Small buckets; notes the order of the exchanges of every step.
+_IN_BUCKETS = _WITHOUT_DROPOUT.replace(
+    "import abreast\n",
+    """
+import abreast
+from abreast.backend.tensorflow import processes
+from abreast.hosts import ring, sums_beside
+processes._BUCKET_BYTES = 64
+order = []
+def noting(owner, name, what):
+    plain = getattr(owner, name)
+    def noted(*arguments):
+        order.append(what)
+        result = plain(*arguments)
+        order.append(what.upper())
+        return result
+    setattr(owner, name, noted)
+noting(ring.Ring, "sum", "s")
+noting(sums_beside.SumsBeside, "begin", "b")
+noting(sums_beside.SumsBeside, "end", "e")
+""",
+).replace("print(json.dumps(found)", "found['order'] = ''.join(order)\nprint(json.dumps(found)")
+
+
+@pytest.mark.in_turn
+def test_gradients_are_sent_in_buckets_while_the_backward_pass_goes_on() -> None:
+    alone = result(start(_WITHOUT_DROPOUT, None, 0, 1, backend="tensorflow"))
+    found = [result(each) for each in start_all(_IN_BUCKETS, 3, backend="tensorflow")]
+    orders = [str(each.pop("order")) for each in found]
+    equal(alone, found)
+    for order in orders:
+        assert order.count("b") == order.count("e") >= 3 * 9
+        # The first bucket is sent before or during the normalization's exchange of the backward pass, not after it.
+        assert re.search("bB(s|S)|sbB", order), order
 
 
 # Assignments that Keras does not see.

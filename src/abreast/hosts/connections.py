@@ -14,16 +14,17 @@ from abreast.hosts.channel import Channel
 from abreast.hosts.listener import Listener, dial
 from abreast.hosts.meeting import Meeting, join_seconds
 
-_RING, _READS, _REST = "ring", "reads of the board", "board"
+_RING, _GRADIENTS, _READS, _REST = "ring", "ring of gradients", "reads of the board", "board"
+Ends = tuple[socket, socket]  # from the previous rank, and to the next rank
 Wanted = set[tuple[int, str]]  # ranks that connect, each with the purpose
 
 
 @dataclass
 class Connections:
-    """The connections of a process: `before` from the previous rank, `after` to the next rank, and the board."""
+    """The connections of a process: from the previous rank and to the next rank, twice, and the board."""
 
-    before: socket
-    after: socket
+    ring: Ends
+    gradients: Ends
     board: Values | ValuesOfRank0
 
 
@@ -46,13 +47,14 @@ class Connecting:
         own, seconds = self._own, join_seconds()
         try:
             coming = _Coming(self._listener, _wanted(own.rank, own.size), seconds)
-            after = self._dial((own.rank + 1) % own.size, _RING, seconds)
+            after = [self._dial((own.rank + 1) % own.size, purpose, seconds).socket for purpose in (_RING, _GRADIENTS)]
             board: Values | ValuesOfRank0 | None = None
             if own.rank > 0:
                 board = ValuesOfRank0((self._dial(0, _READS, seconds), self._dial(0, _REST, seconds)))
             came = coming.wait()
-            before = came.pop(((own.rank - 1) % own.size, _RING))
-            return Connections(before.socket, after.socket, board or Values(list(came.values())))
+            before = [came.pop(((own.rank - 1) % own.size, purpose)).socket for purpose in (_RING, _GRADIENTS)]
+            ring, gradients = zip(before, after, strict=True)
+            return Connections(ring, gradients, board or Values(list(came.values())))
         finally:
             self._listener.close()
 
@@ -62,7 +64,7 @@ class Connecting:
 
 
 def _wanted(rank: int, size: int) -> Wanted:
-    wanted: Wanted = {((rank - 1) % size, _RING)}
+    wanted: Wanted = {((rank - 1) % size, purpose) for purpose in (_RING, _GRADIENTS)}
     if rank == 0:
         wanted |= {(other, purpose) for other in range(1, size) for purpose in (_READS, _REST)}
     return wanted

@@ -54,7 +54,10 @@ class Ring:
 
     def sum(self, array: Array) -> Array:
         """The sum of the arrays of all ranks, which must have one shape and type."""
-        array = np.array(array, order="C")  # a copy: the sum is made in place
+        return self.sum_in_place(np.array(array, order="C"))
+
+    def sum_in_place(self, array: Array) -> Array:
+        """The same sum; `array` is contiguous, and has no defined values afterwards."""
         what = f"sum {array.dtype} {array.shape}"
         flat = array.reshape(-1)
         if array.nbytes < _SMALL_BYTES:

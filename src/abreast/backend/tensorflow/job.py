@@ -15,8 +15,9 @@ from abreast.backend.tensorflow.interrupts import Interrupts
 from abreast.backend.tensorflow.processes import Processes, Reach
 from abreast.errors import LaunchError, WorkerError
 from abreast.hosts.checks import devices
-from abreast.hosts.connections import Connecting
+from abreast.hosts.connections import Connecting, Ends
 from abreast.hosts.ring import Ring
+from abreast.hosts.sums_beside import SumsBeside
 from abreast.launchers import World, own_devices
 
 
@@ -31,11 +32,20 @@ class Job(Exchange):
         super().__init__(meeting, lambda: connecting.connections.board)
         self._hosts = meeting.hosts
         self.interrupts = Interrupts()
-        ends = connecting.connections.before, connecting.connections.after
-        # No time limit: `leaving` notices a silent process, and ends this one.
-        self.ring = ring = Ring(world.rank, world.size, ends, float("inf"), self.interrupts.look, self._lost)
-        self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))
+        self.ring = self._ring(connecting.connections.ring)
+        self._gradients = self._ring(connecting.connections.gradients)
+        processes = Processes(self.ring, SumsBeside(self._gradients))
+        self.reach = Reach(sum(counts[: world.rank]), sum(counts), processes)
         OWN[:] = tf_names(own)
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of a failed exchange in a step."""
+        return self.ring.error or self._gradients.error
+
+    def _ring(self, ends: Ends) -> Ring:
+        # No time limit: `leaving` notices a silent process, and ends this one.
+        return Ring(self.rank, self.size, ends, float("inf"), self.interrupts.look, self._lost)
 
     def _lost(self, rank: int, how: str) -> WorkerError:
         return WorkerError(f"rank {rank} on host {self._hosts[rank]} {how}", HINT, rank=rank)

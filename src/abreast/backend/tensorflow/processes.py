@@ -1,6 +1,7 @@
 """Sums and gathers over processes inside a step: operations that call Python, which sends over a ring of sockets.
 
-Every process runs them in the order in which the step was traced. XLA cannot compile such operations. Imports TensorFlow.
+Every process runs them in the order in which the step was traced. Sums of gradients have a ring of their own: each bucket is sent
+as soon as it is computed, while the backward pass goes on. XLA cannot compile such operations. Imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import tensorflow as tf
 
 from abreast.errors import ModelError
 from abreast.hosts.ring import Ring
+from abreast.hosts.sums_beside import SumsBeside
 
 _HOST = "/CPU:0"
+_BUCKET_BYTES = 4 << 20
+Last = WeakKeyDictionary[Any, Any]  # by graph: the last operation of a kind
 
 
 class Processes:
     """The exchanges between one process's steps and the steps of the others."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, beside: SumsBeside) -> None:
         self._ring = ring
-        self._last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by graph: the operation of the last exchange
+        self._beside = beside
+        self._last, self._last_begun = Last(), Last()  # the last exchange, and the last bucket that was begun
 
     def sum(self, tensors: Sequence[Any]) -> list[Any]:
         """The sums of tensors over all processes, in one message for each type."""
@@ -34,6 +39,21 @@ class Processes:
             alike = [tensors[place] for place in places]
             totals.update(zip(places, self._sum_of_one_type(alike), strict=True))
         return [totals[place] for place in range(len(tensors))]
+
+    def sum_gradients(self, gradients: Sequence[Any]) -> list[Any]:
+        """The sums of gradients over all processes, in buckets from the last gradient on: the backward pass computes it first."""
+        buckets = _buckets(gradients)
+        if len(buckets) < 2:
+            return self.sum(gradients)
+        numbers = [self._begin(_flat([gradients[place] for place in bucket])) for bucket in buckets]
+        totals: dict[int, Any] = {}
+        for bucket, number in zip(buckets, numbers, strict=True):
+            alike = [gradients[place] for place in bucket]
+            # It waits in a thread of TensorFlow, so it comes after everything that another process may wait for.
+            with tf.control_dependencies(numbers):
+                total = self._call(self._beside.end, number, alike[0].dtype)
+            totals.update(zip(bucket, _parted(total, alike), strict=True))
+        return [totals[place] for place in range(len(gradients))]
 
     def rows(self, tensor: Any) -> Any:
         """The rows of all processes in rank order; their numbers of rows may differ."""
@@ -48,38 +68,70 @@ class Processes:
 
     def in_order(self, branching: Callable[[], Any]) -> Any:
         """The result of a function that builds a `tf.cond` with exchanges in its branches; earlier exchanges run before them."""
-        with self._after_the_last():
+        with _after(self._last):
             result = branching()
-        self._note(tf.nest.flatten(result)[0])
+        for last in (self._last, self._last_begun):
+            _note(last, tf.nest.flatten(result)[0])
         return result
 
     def _sum_of_one_type(self, tensors: list[Any]) -> list[Any]:
-        with tf.device(_HOST):
-            flat = tensors[0] if len(tensors) == 1 else tf.concat([tf.reshape(each, [-1]) for each in tensors], axis=0)
-            total = self._call(self._ring.sum, flat)
-            total.set_shape(flat.shape)
-            if len(tensors) == 1:
-                return [total]
-            parts = tf.split(total, tf.stack([tf.size(each) for each in tensors]), num=len(tensors))
-            sums = [tf.reshape(part, tf.shape(each)) for part, each in zip(parts, tensors, strict=True)]
-        for each, tensor in zip(sums, tensors, strict=True):
-            each.set_shape(tensor.shape)
-        return sums
+        return _parted(self._call(self._ring.sum, _flat(tensors)), tensors)
 
-    def _call(self, function: Callable[[Any], Any], tensor: Any) -> Any:
-        with tf.device(_HOST), self._after_the_last():
-            found = tf.numpy_function(function, [tensor], tensor.dtype)
-        self._note(found)
+    def _begin(self, flat: Any) -> Any:
+        # As a stateful operation it would wait for the exchanges that were traced before it.
+        with tf.device(_HOST), _after(self._last_begun):
+            number = tf.numpy_function(self._beside.begin, [flat], tf.int64, stateful=False)
+        _note(self._last_begun, number)
+        return number
+
+    def _call(self, function: Callable[[Any], Any], tensor: Any, dtype: Any = None) -> Any:
+        # TensorFlow orders these operations itself, except beside a `tf.cond` that has such operations in its branches.
+        with tf.device(_HOST), _after(self._last):
+            found = tf.numpy_function(function, [tensor], dtype or tensor.dtype)
+        _note(self._last, found)
         return found
 
-    def _after_the_last(self) -> Any:
-        # TensorFlow orders these operations itself, except beside a `tf.cond` that has such operations in its branches.
-        last = None if tf.executing_eagerly() else self._last.get(tf.compat.v1.get_default_graph())
-        return tf.control_dependencies([] if last is None else [last])
 
-    def _note(self, result: Any) -> None:
-        if not tf.executing_eagerly():
-            self._last[tf.compat.v1.get_default_graph()] = result.op
+def _buckets(gradients: Sequence[Any]) -> list[list[int]]:
+    """The places of the gradients in buckets of one type, from the last gradient to the first."""
+    found: list[list[int]] = []
+    num_bytes = 0
+    for place in reversed(range(len(gradients))):
+        dtype = gradients[place].dtype
+        if not found or num_bytes >= _BUCKET_BYTES or gradients[found[-1][0]].dtype != dtype:
+            found.append([])
+            num_bytes = 0
+        found[-1].append(place)
+        num_bytes += dtype.size * (gradients[place].shape.num_elements() or 0)
+    return found
+
+
+def _flat(tensors: list[Any]) -> Any:
+    """The numbers of some tensors, one tensor after the other."""
+    with tf.device(_HOST):
+        return tf.concat([tf.reshape(each, [-1]) for each in tensors], axis=0)
+
+
+def _parted(total: Any, tensors: list[Any]) -> list[Any]:
+    """The tensors of the shapes of `tensors` whose numbers `_flat` has joined."""
+    with tf.device(_HOST):
+        total.set_shape([None])
+        parts = tf.split(total, tf.stack([tf.size(each) for each in tensors]), num=len(tensors))
+        sums = [tf.reshape(part, tf.shape(each)) for part, each in zip(parts, tensors, strict=True)]
+    for each, tensor in zip(sums, tensors, strict=True):
+        each.set_shape(tensor.shape)
+    return sums
+
+
+def _after(last: Last) -> Any:
+    """A context in which operations run after the last one of a kind."""
+    found = None if tf.executing_eagerly() else last.get(tf.compat.v1.get_default_graph())
+    return tf.control_dependencies([] if found is None else [found])
+
+
+def _note(last: Last, result: Any) -> None:
+    if not tf.executing_eagerly():
+        last[tf.compat.v1.get_default_graph()] = result.op
 
 
 @dataclass(frozen=True)

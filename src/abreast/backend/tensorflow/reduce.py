@@ -68,7 +68,10 @@ class Reducer:
         """
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
-        sums = [iter(row) for row in self._sum_columns(dense)]
+        own = self._sum_own(dense)
+        if self._processes is not None and dense:
+            own = [self._processes.sum_gradients(own[0])] * len(self._devices)
+        sums = [iter(row) for row in own]
         joined = [self._join_slices(column) if isinstance(column[0], tf.IndexedSlices) else None for column in columns]
         return [
             [

@@ -1,0 +1,46 @@
+"""Sums over a ring in a thread: the caller begins one, computes on, and later waits for it. NumPy only."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+import numpy as np
+
+from abreast.hosts.neighbours import Array
+from abreast.hosts.ring import Ring
+
+
+class SumsBeside:
+    """Sums over `ring`, which nothing else may use. Every rank begins the same sums in the same order."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._numbers = itertools.count()
+        self._sums: dict[int, Future[Array]] = {}
+        self._todo: SimpleQueue[tuple[Array, Future[Array]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, array: Array) -> np.int64:
+        """Begin the sum of the arrays of all ranks, and return its number. The array may be changed after this."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="abreast-sums", daemon=True)
+            self._thread.start()
+        number, found = next(self._numbers), Future[Array]()
+        self._sums[number] = found
+        self._todo.put((np.array(array, order="C"), found))
+        return np.int64(number)
+
+    def end(self, number: np.int64) -> Array:
+        """Wait for a sum. Raises the error of its exchange, such as `WorkerError`."""
+        return self._sums.pop(int(number)).result()
+
+    def _run(self) -> None:
+        while True:
+            array, found = self._todo.get()
+            try:
+                found.set_result(self._ring.sum_in_place(array))
+            except BaseException as error:  # raised again by `end`
+                found.set_exception(error)
