@@ -1239,7 +1239,17 @@ def test_a_step_with_two_optimizers_goes_on(workers: Workers, tmp_path: Path) ->
     assert_equal(plain, workers.abreast.run(train_with_two_optimizers, folder=str(tmp_path), interrupted_at=(3, 3)))
 
 
-def train_with_two_optimizers(folder: str | None = None, interrupted_at: tuple[int, ...] = ()) -> dict[str, Any]:
+def test_an_optimizer_that_only_a_backup_builds_is_none_of_a_restart(workers: Workers, tmp_path: Path) -> None:
+    folder, plain = str(tmp_path / "checkpoints"), workers.abreast.run(train_with_two_optimizers)
+    found = workers.abreast.run(
+        train_with_two_optimizers, folder=folder, interrupted_at=(6, 1), backup=str(tmp_path / "backup")
+    )
+    assert_equal(plain, found)
+
+
+def train_with_two_optimizers(
+    folder: str | None = None, interrupted_at: tuple[int, ...] = (), backup: str | None = None
+) -> dict[str, Any]:
     """In a worker: the variables of a model whose step has a second optimizer, built by its first step."""
     import keras
 
@@ -1255,7 +1265,8 @@ def train_with_two_optimizers(folder: str | None = None, interrupted_at: tuple[i
         abreast.parallelize(model, 1)
         x = np.arange(16, dtype="float32").reshape(8, 2) / 16
         kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
-        model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=[interrupt, *kept])
+        backups = [] if backup is None else [keras.callbacks.BackupAndRestore(backup)]
+        model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=[interrupt, *backups, *kept])
         return {str(number): value for number, value in enumerate(variables.read(model).values())}
 
     return until_it_ends(once, interrupted_at)

@@ -41,7 +41,7 @@ from abreast.checkpoints.writer import Writer
 from abreast.errors import CheckpointError
 from abreast.feed import Feed
 from abreast.feed.own_callbacks import listed
-from abreast.keras_private import epochs
+from abreast.keras_private import backups, epochs
 from abreast.keras_private.data_adapters import note_orders
 from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
@@ -160,6 +160,7 @@ class _NthFit:
             remove(policy.folder, checkpoint_names(policy.folder))
         self._config = functools.cache(lambda: config_of(self._arguments["self"]))
         self._callback_settings = fingerprint.of_callbacks(self._callbacks)
+        self._opening = until_end.enter_context(ExitStack())  # ends after the `on_train_begin` of all callbacks
         self._writer = (
             Writer(policy, self._number) if self._job is None else PartWriter(policy, self._number, self._job)
         )
@@ -290,8 +291,12 @@ class _NthFit:
     def _open(self, model: Any) -> None:
         """Note the model's settings, before the user's callbacks run."""
         self._settings = settings(model)
+        for callback in self._callbacks if self._saved is not None else ():
+            if isinstance(callback, keras.callbacks.BackupAndRestore):
+                self._opening.enter_context(backups.left_out(callback))
 
     def _parts(self, model: Any) -> RunningFit:
+        self._opening.close()
         feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
         sources = [each.source for each in (feed, validation) if isinstance(each, Feed)]
         states = CallbackStates([each for each in self._callbacks if not _is_ours(each)], model, sources)

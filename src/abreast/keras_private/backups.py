@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from keras.src.utils import file_utils
 
 from abreast import whole_file
+from abreast.replacing import replaced
 
-__all__ = ["Restored", "Saved", "accepted", "begin_epoch", "noting", "read", "restored", "steps_in", "steps_of"]
+__all__ = ["Restored", "Saved", "accepted", "begin_epoch", "left_out", "noting", "read", "restored", "steps_in", "steps_of"]
 
 Saved = dict[str, Any]
+_LOAD = "_load_model"  # Keras's method that sets variables
 _OF_RANK_0 = "_abreast_saved"  # the attribute with the file's content, if only rank 0 reads the file
 
 
@@ -33,7 +35,20 @@ class Restored:
 
 def restored(callback: Any) -> Restored:
     """The place that a `BackupAndRestore` has restored in its `on_train_begin`."""
-    return Restored(file_utils.exists(callback._weights_path), callback._model._initial_epoch, read(callback))
+    weights = _LOAD not in vars(callback) and file_utils.exists(callback._weights_path)
+    return Restored(weights, callback._model._initial_epoch, read(callback))
+
+
+def left_out(callback: Any) -> AbstractContextManager[None]:
+    """Inside, a `BackupAndRestore` sets no variables: a checkpoint's values would replace them.
+
+    Before it sets them, it builds the model's optimizer, even one that the model's own step does not use.
+    """
+    return replaced(callback, _LOAD, _nothing)
+
+
+def _nothing() -> None:
+    pass
 
 
 @contextmanager
