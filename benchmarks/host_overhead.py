@@ -26,6 +26,7 @@ from slow_links import PORTS, NotPermitted, SlowLink, slow_link
 from abreast.plan.predict import predict
 
 _LINKS = ("1Gbps", "10Gbps")
+_EXCHANGES: dict[str, dict[str, Any]] = {"jax": {"overlap": False}, "tensorflow": {"bucket_bytes": 2**22}, "torch": {}}
 _STEPS = 6  # timed in a turn
 _NOTES = {"warm_up": f"the first turn, and of each turn the first {DROPPED} steps and the last"}
 
@@ -69,7 +70,7 @@ def _measure_link(
             samples[side] += pair.run(1, _STEPS)
     alone = statistics.median(samples.pop("alone"))
     setup = setup_of(model, pairs["alone"].tensor_sizes, alone, rate, latency, 1)
-    predicted = predict(replace(setup, overlap=backend == "torch"), 2, 2)
+    predicted = predict(replace(setup, **_EXCHANGES[backend]), 2, 2)
     ratio = statistics.median(samples["abreast"]) / statistics.median(samples["native"])
     error = predicted.step_seconds / statistics.median(samples["abreast"]) - 1
     case: dict[str, Any] = {"backend": backend, "model": model, "link": name}

@@ -17,7 +17,18 @@ from keras.src.utils import file_utils
 from abreast import whole_file
 from abreast.replacing import replaced
 
-__all__ = ["Restored", "Saved", "accepted", "begin_epoch", "left_out", "noting", "read", "restored", "steps_in", "steps_of"]
+__all__ = [
+    "Restored",
+    "Saved",
+    "accepted",
+    "begin_epoch",
+    "left_out",
+    "noting",
+    "read",
+    "restored",
+    "steps_in",
+    "steps_of",
+]
 
 Saved = dict[str, Any]
 _LOAD = "_load_model"  # Keras's method that sets variables
