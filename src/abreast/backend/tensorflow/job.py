@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from abreast import cpu
 from abreast.backend.exchange import Exchange
 from abreast.backend.joining import join
 from abreast.backend.leaving import HINT
@@ -66,5 +68,13 @@ def _own_devices(world: World) -> tuple[str, ...]:
                     "anything is computed",
                 ) from error
     grow_memory()
+    _let_buckets_go()
     context.ensure_initialized()
     return own
+
+
+def _let_buckets_go() -> None:
+    """Give TensorFlow two threads for operations: a single one would send gradients only after the backward pass."""
+    if cpu.num_cores() == 1 and not tf.config.threading.get_inter_op_parallelism_threads():
+        with contextlib.suppress(RuntimeError):  # TensorFlow has started
+            tf.config.threading.set_inter_op_parallelism_threads(2)
