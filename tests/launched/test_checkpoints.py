@@ -76,6 +76,34 @@ def test_a_job_goes_on_from_its_checkpoint(backend: str, tmp_path: Path, how: si
         assert_alike(found, alone)
 
 
+_TWO_FITS = """
+import os, signal
+import keras
+import numpy as np
+x = np.arange(32, dtype="float32").reshape(8, 4)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x[:, :1], batch_size=4, verbose=0)
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGTERM)
+model.fit(x, x[:, :1], batch_size=4, verbose=0)
+"""
+_RUNS = "import sys; from abreast.cli import main; sys.exit(main(['run', '--quiet', '--checkpoint', *sys.argv[1:]]))"
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_signal_to_one_process_between_two_fits_ends_all_with_75(backend: str, tmp_path: Path) -> None:
+    skip_unless_installed(backend)
+    script = tmp_path / "train.py"
+    script.write_text(_TWO_FITS)
+    processes = start_all(_RUNS, 2, str(tmp_path / "checkpoints"), str(script), backend=backend)
+    first, second = [ended(process)[1] for process in processes]
+    assert [process.returncode for process in processes] == [75, 75], (first, second)
+    assert "rank 1 on host " in first and " was asked to end by SIGTERM; this process of the job ends too" in first
+    assert "Traceback" not in first + second
+
+
 @pytest.mark.in_turn(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_process_that_dies_while_it_writes_leaves_the_older_checkpoint(backend: str, tmp_path: Path) -> None:

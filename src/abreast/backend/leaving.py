@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from abreast import asked_to_end
 from abreast.errors import WorkerError
 from abreast.hosts.meeting import Meeting
 from abreast.hosts.watch import Watch
@@ -22,6 +23,7 @@ from abreast.limits import hang_seconds
 from abreast.stderr import tell
 
 _WELL = " ended"
+_ASKED = " was asked to end by "  # and by which signal: a new start of the job goes on
 _KNOWN_SECONDS = 10  # limit to learn which process is gone after an error of the framework
 _RAISE_SECONDS = 3  # limit for a call to raise after a process is gone; a thread that still waits then waits for ever
 _BETWEEN_SECONDS = 5  # limit for a process outside a call to begin one, and to raise there
@@ -72,10 +74,13 @@ class Leaving:
         return self._gone() is not None
 
     def raise_if_gone(self) -> None:
-        """Raise `WorkerError` if a process is gone: no call can end without it."""
+        """Raise `WorkerError` if a process is gone, as no call can end without it; `SystemExit` if a signal asked it to end."""
         gone = self._gone()
         if gone is not None:
             self._cause = self._cause or gone
+            if _ASKED in self._cause:
+                tell(f"{self._cause}; this process of the job ends too")
+                raise SystemExit(asked_to_end.EXIT_CODE)
             raise WorkerError(_in_a_call(self._cause), HINT)
 
     def failed(self, why: str) -> None:
@@ -88,7 +93,13 @@ class Leaving:
 
     def _bad(self) -> str | None:
         """A text on a process that died, is silent or failed, so that this one must fail too; None without one."""
-        return self._watch.lost() or next((words for words in self._last_words() if not words.endswith(_WELL)), None)
+        is_asked = self._is_asked()
+        bad = (words for words in self._last_words() if not (words.endswith(_WELL) or (is_asked and _ASKED in words)))
+        return self._watch.lost() or next(bad, None)
+
+    def _is_asked(self) -> bool:
+        """Whether a signal has asked this process, or one for which it cannot wait, to end."""
+        return bool(asked_to_end.by()) or _ASKED in (self._cause or "")
 
     def _last_words(self) -> list[str]:
         return [words for rank, words in self._watch.left().items() if rank != self._rank]
@@ -97,7 +108,8 @@ class Leaving:
         if os.getpid() != self._process:  # a fork of it
             return
         failed = getattr(sys, "last_value", None) is not None  # Python notes there what it prints at the end
-        self._say(" ended by an error" if failed else _WELL)
+        asked = asked_to_end.by()
+        self._say(f"{_ASKED}{asked}" if asked else " ended by an error" if failed else _WELL)
         if failed:
             self._exit()
         self._watch.wait(lambda: self._bad() is not None or not self._watch.here())
@@ -128,7 +140,7 @@ class Leaving:
     def _report(self, why: str) -> None:
         self._ends = True
         self._cause = self._cause or why
-        tell(f"{why}; this process of the job ends too\nhint: {HINT}")
+        tell(f"{why}; this process of the job ends too" + ("" if _ASKED in why else f"\nhint: {HINT}"))
 
     def _say(self, how: str) -> None:
         cause = None if self._cause is None else _in_a_call(self._cause)
@@ -142,7 +154,8 @@ class Leaving:
             self._watch.wait(lambda: not self._watch.here(), _SOON_SECONDS)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(130 if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt) else 1)
+        interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
+        os._exit(asked_to_end.EXIT_CODE if self._is_asked() else 130 if interrupted else 1)
 
 
 def _seconds_left(gone: str, waits: bool) -> float:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from abreast.asked_to_end import EXIT_CODE
 from abreast.checkpoints.policy import Policy
-from abreast.checkpoints.stop import EXIT_CODE, SIGNALS
+from abreast.checkpoints.stop import SIGNALS
 from abreast.errors import WorkerError
 from abreast.stderr import fail, tell
 from abreast.workers.worker import die_with

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from abreast import asked_to_end
+from abreast.asked_to_end import EXIT_CODE
 from abreast.checkpoints.extensions import initializes_extension
 from abreast.checkpoints.long_calls import seen_at_once, set_default_action
 from abreast.stderr import tell, tell_once
 
-EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # A shell, Slurm or a supervisor sends one signal to a whole group, so a process may get it twice.
 _TOGETHER_SECONDS = 1.0
@@ -83,6 +84,7 @@ class _Asked:
 
     def interrupt(self, is_saved: bool = False) -> NoReturn:
         self.was_raised = True
+        asked_to_end.note(self.signal or "a signal")
         raise Interrupted(is_saved)
 
     def _call(self, theirs: Callable[..., Any], number: int, frame: Any) -> None:

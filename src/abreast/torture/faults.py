@@ -11,9 +11,9 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from abreast.asked_to_end import EXIT_CODE
 from abreast.checkpoints.folder import checkpoint_names
 from abreast.checkpoints.names import is_final
-from abreast.checkpoints.stop import EXIT_CODE
 from abreast.torture.file_faults import FilePlan
 from abreast.torture.start import Start
 
