@@ -130,7 +130,7 @@ def test_whoever_looks_may_end_the_wait() -> None:
 def test_sums_that_were_begun_go_on_beside_the_caller() -> None:
     values = [[np.full(count, rank + 1.0) for count in (3, 200_000, 1)] for rank in range(2)]
     with rings(2) as made:
-        beside = [SumsBeside(ring) for ring in made]
+        beside = [SumsBeside(ring, lambda: 1) for ring in made]
         numbers = [beside[1].begin(value) for value in values[1]]  # does not wait for rank 0
         sums = on_each(made[:1], lambda ring: [beside[0].end(beside[0].begin(value)) for value in values[0]])
         others = [beside[1].end(number) for number in reversed(numbers)]
@@ -142,7 +142,21 @@ def test_sums_that_were_begun_go_on_beside_the_caller() -> None:
 
 def test_a_sum_beside_the_caller_raises_the_error_of_its_exchange() -> None:
     with rings(2, silent_seconds=1) as made:
-        beside = SumsBeside(made[0])
+        beside = SumsBeside(made[0], lambda: 1)
         number = beside.begin(np.zeros(3))
         with pytest.raises(WorkerError, match="rank 1 has been silent"):
             beside.end(number)
+
+
+def test_a_sum_of_a_failed_step_does_not_meet_one_of_the_next_step() -> None:
+    with rings(2) as made:
+        step = 1
+        first, second = SumsBeside(made[0], lambda: step), SumsBeside(made[1], lambda: step)
+        first.begin(np.ones(3))
+        first.begin(np.ones(3))
+        second.begin(np.ones(3))  # its step fails before the second sum, and the script goes on
+        step = 2
+        numbers = [each.begin(np.full(3, 5.0)) for each in (first, second)]
+        for each, number in zip((first, second), numbers, strict=True):
+            with pytest.raises(WorkerError, match=r"the processes do different things|is gone"):
+                each.end(number)

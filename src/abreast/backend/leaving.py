@@ -65,23 +65,27 @@ class Leaving:
         return int(steps), int(messages)
 
     def who_is_gone(self) -> str:
-        """A process that has ended, or is silent; waits until that is known."""
+        """A process that has ended, or is silent; waits until that is known. `SystemExit` if a signal asked it to end."""
         self._watch.wait(lambda: self._gone() is not None, _KNOWN_SECONDS)
-        self._cause = self._cause or self._gone()
-        return self._cause or "another process has ended"
+        return self._found(self._gone()) or "another process has ended"
 
     def is_anybody_gone(self) -> bool:
         return self._gone() is not None
 
     def raise_if_gone(self) -> None:
         """Raise `WorkerError` if a process is gone, as no call can end without it; `SystemExit` if a signal asked it to end."""
-        gone = self._gone()
+        gone = self._found(self._gone())
         if gone is not None:
-            self._cause = self._cause or gone
-            if _ASKED in self._cause:
-                tell(f"{self._cause}; this process of the job ends too")
-                raise SystemExit(asked_to_end.EXIT_CODE)
-            raise WorkerError(_in_a_call(self._cause), HINT)
+            raise WorkerError(_in_a_call(gone), HINT)
+
+    def _found(self, gone: str | None) -> str | None:
+        """Note which process is gone. Raises `SystemExit` if a signal asked it to end: this process then ends too."""
+        self._cause = self._cause or gone
+        if _ASKED in (self._cause or ""):
+            tell(f"{self._cause}; this process of the job ends too")
+            asked_to_end.note(str(self._cause).partition(_ASKED)[2])
+            raise SystemExit(asked_to_end.EXIT_CODE)
+        return self._cause
 
     def failed(self, why: str) -> None:
         """Tell the others at once why this process cannot continue."""
@@ -93,13 +97,7 @@ class Leaving:
 
     def _bad(self) -> str | None:
         """A text on a process that died, is silent or failed, so that this one must fail too; None without one."""
-        is_asked = self._is_asked()
-        bad = (words for words in self._last_words() if not (words.endswith(_WELL) or (is_asked and _ASKED in words)))
-        return self._watch.lost() or next(bad, None)
-
-    def _is_asked(self) -> bool:
-        """Whether a signal has asked this process, or one for which it cannot wait, to end."""
-        return bool(asked_to_end.by()) or _ASKED in (self._cause or "")
+        return self._watch.lost() or next((words for words in self._last_words() if not _is_well(words)), None)
 
     def _last_words(self) -> list[str]:
         return [words for rank, words in self._watch.left().items() if rank != self._rank]
@@ -109,7 +107,7 @@ class Leaving:
             return
         failed = getattr(sys, "last_value", None) is not None  # Python notes there what it prints at the end
         asked = asked_to_end.by()
-        self._say(f"{_ASKED}{asked}" if asked else " ended by an error" if failed else _WELL)
+        self._say(" ended by an error" if failed else f"{_ASKED}{asked}" if asked else _WELL)
         if failed:
             self._exit()
         self._watch.wait(lambda: self._bad() is not None or not self._watch.here())
@@ -154,14 +152,23 @@ class Leaving:
             self._watch.wait(lambda: not self._watch.here(), _SOON_SECONDS)
         sys.stdout.flush()
         sys.stderr.flush()
-        interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
-        os._exit(asked_to_end.EXIT_CODE if self._is_asked() else 130 if interrupted else 1)
+        os._exit(self._exit_code())
+
+    def _exit_code(self) -> int:
+        if (error := getattr(sys, "last_value", None)) is not None:
+            return 130 if isinstance(error, KeyboardInterrupt) else 1
+        return asked_to_end.EXIT_CODE if asked_to_end.by() or _ASKED in (self._cause or "") else 1
+
+
+def _is_well(words: str) -> bool:
+    """Whether a process ended as it should; if a signal asks a job to end, all of its processes end so."""
+    return words.endswith(_WELL) or (_ASKED in words and asked_to_end.by() is not None)
 
 
 def _seconds_left(gone: str, waits: bool) -> float:
     if not waits:
         return _BETWEEN_SECONDS
-    return _WELL_SECONDS if gone.endswith(_WELL) else _RAISE_SECONDS
+    return _WELL_SECONDS if _is_well(gone) else _RAISE_SECONDS
 
 
 def _in_a_call(gone: str) -> str:

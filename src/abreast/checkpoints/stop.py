@@ -188,7 +188,7 @@ def end(saved: str | None) -> NoReturn:
 
 def exit_code_after(code: int) -> int:
     """The exit code of a script that ended with `code`: 75 if it caught `Interrupted` and ended with 0."""
-    return EXIT_CODE if code == 0 and _asked is not None and _asked.was_raised else code
+    return EXIT_CODE if code == 0 and asked_to_end.by() is not None else code
 
 
 def _interrupt_if_asked(asked: _Asked) -> None:

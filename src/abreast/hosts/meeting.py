@@ -23,6 +23,7 @@ _SECONDS = 300.0
 _REPORT_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 _HELLO_SECONDS = 10.0  # limit between the proof of a process and its hello
+_LATER_SECONDS = 5.0  # time for rank 0 to begin an exchange after another rank
 _HERE_SECONDS = 3.0  # interval at which rank 0 reports that it still waits for others
 _LINGER_SECONDS = 10.0  # after an error, time for ranks that have not heard of it
 _MOST_BYTES = 1 << 30  # limit for a list of messages
@@ -51,7 +52,7 @@ class Meeting:
             to_rank_0 = self.channels[0]
             with _naming(to_rank_0, seconds):
                 to_rank_0.send(message, seconds)
-                return _split(to_rank_0.receive(seconds + _HELLO_SECONDS, _MOST_BYTES))  # rank 0 waits for others
+                return _split(to_rank_0.receive(seconds + _LATER_SECONDS, _MOST_BYTES))  # rank 0 waits for others
         try:
             messages = [message]
             for channel in self.channels:

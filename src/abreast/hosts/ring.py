@@ -56,9 +56,9 @@ class Ring:
         """The sum of the arrays of all ranks, which must have one shape and type."""
         return self.sum_in_place(np.array(array, order="C"))
 
-    def sum_in_place(self, array: Array) -> Array:
-        """The same sum; `array` is contiguous, and has no defined values afterwards."""
-        what = f"sum {array.dtype} {array.shape}"
+    def sum_in_place(self, array: Array, of: str = "") -> Array:
+        """The same sum; `array` is contiguous, and has no defined values afterwards. `of`: must be alike on all ranks."""
+        what = f"sum {array.dtype} {array.shape} {of}"
         flat = array.reshape(-1)
         if array.nbytes < _SMALL_BYTES:
             first, *others = self._all(what, flat)

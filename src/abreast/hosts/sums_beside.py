@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 
@@ -14,13 +15,18 @@ from abreast.hosts.ring import Ring
 
 
 class SumsBeside:
-    """Sums over `ring`, which nothing else may use. Every rank begins the same sums in the same order."""
+    """Sums over `ring`, which nothing else may use. Every rank begins the same sums in the same order.
 
-    def __init__(self, ring: Ring) -> None:
+    `step()` is the number of the present step, alike on all ranks. If a step fails, ranks may have begun different sums of it;
+    the ring notices a sum of another step.
+    """
+
+    def __init__(self, ring: Ring, step: Callable[[], int]) -> None:
         self._ring = ring
+        self._step, self._last_step = step, 0
         self._numbers = itertools.count()
         self._sums: dict[int, Future[Array]] = {}
-        self._todo: SimpleQueue[tuple[Array, Future[Array]]] = SimpleQueue()
+        self._todo: SimpleQueue[tuple[int, Array, Future[Array]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def begin(self, array: Array) -> np.int64:
@@ -28,9 +34,12 @@ class SumsBeside:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="abreast-sums", daemon=True)
             self._thread.start()
+        if (step := self._step()) != self._last_step:
+            self._last_step = step
+            self._sums.clear()  # of a step that failed
         number, found = next(self._numbers), Future[Array]()
         self._sums[number] = found
-        self._todo.put((np.array(array, order="C"), found))
+        self._todo.put((step, np.array(array, order="C"), found))
         return np.int64(number)
 
     def end(self, number: np.int64) -> Array:
@@ -39,8 +48,9 @@ class SumsBeside:
 
     def _run(self) -> None:
         while True:
-            array, found = self._todo.get()
+            step, array, found = self._todo.get()
             try:
-                found.set_result(self._ring.sum_in_place(array))
+                found.set_result(self._ring.sum_in_place(array, f"of step {step}"))
             except BaseException as error:  # raised again by `end`
                 found.set_exception(error)
+            del array, found  # else they would stay until the next sum

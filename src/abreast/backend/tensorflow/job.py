@@ -36,14 +36,17 @@ class Job(Exchange):
         self.interrupts = Interrupts()
         self.ring = self._ring(connecting.connections.ring)
         self._gradients = self._ring(connecting.connections.gradients)
-        processes = Processes(self.ring, SumsBeside(self._gradients))
+        processes = Processes(self.ring, SumsBeside(self._gradients, lambda: self.num_steps))
         self.reach = Reach(sum(counts[: world.rank]), sum(counts), processes)
         OWN[:] = tf_names(own)
 
-    @property
-    def error(self) -> BaseException | None:
-        """The error of a failed exchange in a step."""
-        return self.ring.error or self._gradients.error
+    def failed_exchange(self) -> BaseException | None:
+        """The error of an exchange of a step; None without one. An error closes both rings, so that other ranks notice it."""
+        failed = self.ring.error or self._gradients.error
+        if failed is not None:
+            self.ring.close()
+            self._gradients.close()
+        return failed
 
     def _ring(self, ends: Ends) -> Ring:
         # No time limit: `leaving` notices a silent process, and ends this one.

@@ -156,7 +156,7 @@ class Launched(LaunchedProcess):
         try:
             yield
         except (tf.errors.OpError, RuntimeError):  # RuntimeError: Ctrl+C during the making of an OpError
-            failed = self.job.error
+            failed = self.job.failed_exchange()
             if failed is None:
                 raise
             if not isinstance(failed, WorkerError) or failed.hint != HINT:

@@ -1,6 +1,6 @@
 """Sums and gathers over processes inside a step: operations that call Python, which sends over a ring of sockets.
 
-Every process runs them in the order in which the step was traced. Sums of gradients have a ring of their own: each bucket is sent
+Every process runs them in the order in which the step was traced. Large gradients have a ring of their own: each bucket is sent
 as soon as it is computed, while the backward pass goes on. XLA cannot compile such operations. Imports TensorFlow.
 """
 
@@ -78,9 +78,10 @@ class Processes:
         return _parted(self._call(self._ring.sum, _flat(tensors)), tensors)
 
     def _begin(self, flat: Any) -> Any:
-        # As a stateful operation it would wait for the exchanges that were traced before it.
         with tf.device(_HOST), _after(self._last_begun):
-            number = tf.numpy_function(self._beside.begin, [flat], tf.int64, stateful=False)
+            number = tf.numpy_function(self._beside.begin, [flat], tf.int64)
+        if not tf.executing_eagerly() and (order := number.graph.experimental_acd_manager) is not None:
+            order.run_independently(number.op)  # else it would wait for the exchanges that were traced before it
         _note(self._last_begun, number)
         return number
 
