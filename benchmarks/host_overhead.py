@@ -5,7 +5,7 @@
 Each host is a network namespace with one core (`slow_links.py`). On each link, pairs of processes take turns: the hand-written
 loop (`host_native.py`), abreast (`slow_training.py`), and abreast in each process by itself. The first turn of each pair is
 dropped, and so are the first and the last update of every turn. A sample is one step, of the slower host. The prediction of
-`abreast plan` stands beside: it gets what `plan_links.py` gives it.
+`abreast plan` stands beside: it gets what `plan_links.py` gives it, and on JAX the rate of JAX's own sums (`jax_sums.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax_sums
 import lines
 from host_pairs import DROPPED, Pair, Program, two_cores
 from plan_links import LINKS, MODELS, link_speed, setup_of
@@ -56,6 +57,8 @@ def _measure(backend: str, model: str, cores: Sequence[int], arguments: argparse
         }
         for pair in pairs.values():
             pair.run(1, 1)  # compiles
+        jax = backend == "jax"
+        arguments.all_reduce = jax_sums.bytes_per_second(pairs["alone"].tensor_sizes, cores) if jax else None
         return [_measure_link(backend, model, name, link, pairs, arguments) for name in arguments.links]
 
 
@@ -69,7 +72,7 @@ def _measure_link(
         for side, pair in pairs.items():
             samples[side] += pair.run(1, _STEPS)
     alone = statistics.median(samples.pop("alone"))
-    setup = setup_of(model, pairs["alone"].tensor_sizes, alone, rate, latency, 1)
+    setup = setup_of(model, pairs["alone"].tensor_sizes, alone, rate, latency, 1, arguments.all_reduce)
     predicted = predict(replace(setup, **_EXCHANGES[backend]), 2, 2)
     ratio = statistics.median(samples["abreast"]) / statistics.median(samples["native"])
     error = predicted.step_seconds / statistics.median(samples["abreast"]) - 1

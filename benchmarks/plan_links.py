@@ -112,12 +112,23 @@ def link_speed(link: SlowLink, name: str) -> tuple[float, float]:
 
 
 def setup_of(
-    name: str, tensor_sizes: Sequence[int], one_seconds: float, rate: float, latency: float, accumulation: int
+    name: str,
+    tensor_sizes: Sequence[int],
+    one_seconds: float,
+    rate: float,
+    latency: float,
+    accumulation: int,
+    all_reduce: float | None = None,
 ) -> Setup:
+    """`all_reduce`: bytes per second at which two processes of this host sum the gradients; by default that of torch."""
     model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
     core = DeviceSpeed("one core", _memory())
     machine = Machine(
-        "an emulated host", core, 1, LinkSpeed("all-reduce", _all_reduce()), LinkSpeed("measured", rate, latency)
+        "an emulated host",
+        core,
+        1,
+        LinkSpeed("all-reduce", all_reduce or _all_reduce()),
+        LinkSpeed("measured", rate, latency),
     )
     step = StepTime(one_seconds, 1.0, "measured")
     return Setup(model, machine, step, 1, software="gloo", accumulation=accumulation)
