@@ -57,13 +57,18 @@ def _measure(backend: str, model: str, cores: Sequence[int], arguments: argparse
         }
         for pair in pairs.values():
             pair.run(1, 1)  # compiles
-        jax = backend == "jax"
-        arguments.all_reduce = jax_sums.bytes_per_second(pairs["alone"].tensor_sizes, cores) if jax else None
-        return [_measure_link(backend, model, name, link, pairs, arguments) for name in arguments.links]
+        rate = jax_sums.bytes_per_second(pairs["alone"].tensor_sizes, cores) if backend == "jax" else None
+        return [_measure_link(backend, model, name, link, pairs, rate, arguments) for name in arguments.links]
 
 
 def _measure_link(
-    backend: str, model: str, name: str, link: SlowLink, pairs: dict[str, Pair], arguments: argparse.Namespace
+    backend: str,
+    model: str,
+    name: str,
+    link: SlowLink,
+    pairs: dict[str, Pair],
+    all_reduce: float | None,
+    arguments: argparse.Namespace,
 ) -> float:
     link.shape(LINKS[name][0])
     rate, latency = link_speed(link, name)
@@ -72,7 +77,7 @@ def _measure_link(
         for side, pair in pairs.items():
             samples[side] += pair.run(1, _STEPS)
     alone = statistics.median(samples.pop("alone"))
-    setup = setup_of(model, pairs["alone"].tensor_sizes, alone, rate, latency, 1, arguments.all_reduce)
+    setup = setup_of(model, pairs["alone"].tensor_sizes, alone, rate, latency, 1, all_reduce)
     predicted = predict(replace(setup, **_EXCHANGES[backend]), 2, 2)
     ratio = statistics.median(samples["abreast"]) / statistics.median(samples["native"])
     error = predicted.step_seconds / statistics.median(samples["abreast"]) - 1

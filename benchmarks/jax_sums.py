@@ -36,6 +36,8 @@ def bytes_per_second(sizes: Sequence[int], cores: Sequence[int]) -> float:
         for rank, core in enumerate(cores)
     ]
     said = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit("jax_sums: a process has ended, and said why above")
     return 4 * sum(sizes) / json.loads(said[0].splitlines()[-1])  # gloo prints there, too
 
 

@@ -51,7 +51,7 @@ def are_used(backend: str, devices: Iterable[str], environ: Mapping[str, str] = 
 
 
 def way_out(backend: str) -> str | None:
-    """What to set if deterministic kernels refuse an operation; None if the framework refuses none."""
+    """The remedy if deterministic kernels refuse an operation; None if the framework refuses none."""
     off = _OFF.get(backend)
     return None if off is None else f"set {off}, or give --cpu-devices 2"
 

@@ -80,12 +80,20 @@ class Leaving:
 
     def _found(self, gone: str | None) -> str | None:
         """Note which process is gone. Raises `SystemExit` if a signal asked it to end: this process then ends too."""
-        self._cause = self._cause or gone
-        if _ASKED in (self._cause or ""):
-            tell(f"{self._cause}; this process of the job ends too")
-            asked_to_end.note(str(self._cause).partition(_ASKED)[2])
+        if (cause := self._cause or gone) is None:
+            return None
+        self._note(cause)
+        if _ASKED in cause:
+            _tell_end(cause)
             raise SystemExit(asked_to_end.EXIT_CODE)
-        return self._cause
+        return cause
+
+    def _note(self, cause: str) -> None:
+        """Note the end of another process that ends this one; if a signal asked for that end, it asks for this one, too."""
+        self._cause = self._cause or cause
+        _, is_asked, signal = self._cause.partition(_ASKED)
+        if is_asked:
+            asked_to_end.note(signal)
 
     def failed(self, why: str) -> None:
         """Tell the others at once why this process cannot continue."""
@@ -137,8 +145,8 @@ class Leaving:
 
     def _report(self, why: str) -> None:
         self._ends = True
-        self._cause = self._cause or why
-        tell(f"{why}; this process of the job ends too" + ("" if _ASKED in why else f"\nhint: {HINT}"))
+        self._note(why)
+        _tell_end(why)
 
     def _say(self, how: str) -> None:
         cause = None if self._cause is None else _in_a_call(self._cause)
@@ -157,7 +165,11 @@ class Leaving:
     def _exit_code(self) -> int:
         if (error := getattr(sys, "last_value", None)) is not None:
             return 130 if isinstance(error, KeyboardInterrupt) else 1
-        return asked_to_end.EXIT_CODE if asked_to_end.by() or _ASKED in (self._cause or "") else 1
+        return asked_to_end.EXIT_CODE if asked_to_end.by() else 1
+
+
+def _tell_end(cause: str) -> None:
+    tell(f"{cause}; this process of the job ends too" + ("" if _ASKED in cause else f"\nhint: {HINT}"))
 
 
 def _is_well(words: str) -> bool:

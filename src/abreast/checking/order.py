@@ -153,7 +153,7 @@ def _plain_failed(plain: SideRun, on_gpus: bool = False) -> AbreastError:
 
 
 def _way_out(plain: SideRun, on_gpus: bool) -> str | None:
-    """What to set if deterministic kernels may be the cause of the failure; else None.
+    """The remedy if deterministic kernels may be the cause of the failure; else None.
 
     A script that fails before it imports Keras has no facts: then TensorFlow's message tells.
     """

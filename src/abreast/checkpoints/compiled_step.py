@@ -130,7 +130,7 @@ class CompiledStep:
 
 
 def _known(model: Any, step: Any) -> _Compiled | None:
-    """What is known of a compiled step; None for another one, and for one that was eager when it was new."""
+    """The facts about a compiled step; None for another one, and for one that was eager when it was new."""
     known = _compiled.get(model)
     return known if known is not None and step is not None and known.step() is step else None
 

@@ -73,7 +73,7 @@ def text_of_data(value: Any) -> str | None:
 
 
 def _repeatable(container: Any) -> Any:
-    """What a container holds, in a form whose `repr` is the same in every process; None if it holds objects."""
+    """The contents of a container, in a form whose `repr` is the same in every process; None if it holds objects."""
     if type(container) in (list, tuple) and set(map(type, container)) <= _QUICK:
         return container
     texts: list[Any] = [text_of_data(each) for each in _parts(container)]

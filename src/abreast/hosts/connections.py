@@ -14,7 +14,8 @@ from abreast.hosts.channel import Channel
 from abreast.hosts.listener import Listener, dial
 from abreast.hosts.meeting import Meeting, join_seconds
 
-_RING, _GRADIENTS, _READS, _REST = "ring", "ring of gradients", "reads of the board", "board"
+_RINGS = ("ring", "ring of gradients")
+_READS, _REST = "reads of the board", "board"
 Ends = tuple[socket, socket]  # from the previous rank, and to the next rank
 Wanted = set[tuple[int, str]]  # ranks that connect, each with the purpose
 
@@ -47,12 +48,12 @@ class Connecting:
         own, seconds = self._own, join_seconds()
         try:
             coming = _Coming(self._listener, _wanted(own.rank, own.size), seconds)
-            after = [self._dial((own.rank + 1) % own.size, purpose, seconds).socket for purpose in (_RING, _GRADIENTS)]
+            after = [self._dial((own.rank + 1) % own.size, purpose, seconds).socket for purpose in _RINGS]
             board: Values | ValuesOfRank0 | None = None
             if own.rank > 0:
                 board = ValuesOfRank0((self._dial(0, _READS, seconds), self._dial(0, _REST, seconds)))
             came = coming.wait()
-            before = [came.pop(((own.rank - 1) % own.size, purpose)).socket for purpose in (_RING, _GRADIENTS)]
+            before = [came.pop(((own.rank - 1) % own.size, purpose)).socket for purpose in _RINGS]
             ring, gradients = zip(before, after, strict=True)
             return Connections(ring, gradients, board or Values(list(came.values())))
         finally:
@@ -64,7 +65,7 @@ class Connecting:
 
 
 def _wanted(rank: int, size: int) -> Wanted:
-    wanted: Wanted = {((rank - 1) % size, purpose) for purpose in (_RING, _GRADIENTS)}
+    wanted: Wanted = {((rank - 1) % size, purpose) for purpose in _RINGS}
     if rank == 0:
         wanted |= {(other, purpose) for other in range(1, size) for purpose in (_READS, _REST)}
     return wanted

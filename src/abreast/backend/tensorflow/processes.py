@@ -33,27 +33,24 @@ class Processes:
     def sum(self, tensors: Sequence[Any]) -> list[Any]:
         """The sums of tensors over all processes, in one message for each type."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        totals: dict[int, Any] = {}
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
-            alike = [tensors[place] for place in places]
-            totals.update(zip(places, self._sum_of_one_type(alike), strict=True))
-        return [totals[place] for place in range(len(tensors))]
+        places = range(len(tensors))
+        dtypes = dict.fromkeys(tensor.dtype for tensor in tensors)
+        groups = [[place for place in places if tensors[place].dtype == dtype] for dtype in dtypes]
+        return _parted([self._call(self._ring.sum, _flat(tensors, group)) for group in groups], tensors, groups)
 
     def sum_gradients(self, gradients: Sequence[Any]) -> list[Any]:
         """The sums of gradients over all processes, in buckets from the last gradient on: the backward pass computes it first."""
         buckets = _buckets(gradients)
         if len(buckets) < 2:
             return self.sum(gradients)
-        numbers = [self._begin(_flat([gradients[place] for place in bucket])) for bucket in buckets]
-        totals: dict[int, Any] = {}
-        for bucket, number in zip(buckets, numbers, strict=True):
-            alike = [gradients[place] for place in bucket]
-            # It waits in a thread of TensorFlow, so it comes after everything that another process may wait for.
-            with tf.control_dependencies(numbers):
-                total = self._call(self._beside.end, number, alike[0].dtype)
-            totals.update(zip(bucket, _parted(total, alike), strict=True))
-        return [totals[place] for place in range(len(gradients))]
+        numbers = [self._begin(_flat(gradients, bucket)) for bucket in buckets]
+        # The ends wait in a thread of TensorFlow, so they come after everything that another process may wait for.
+        with tf.control_dependencies(numbers):
+            totals = [
+                self._call(self._beside.end, number, gradients[bucket[0]].dtype)
+                for bucket, number in zip(buckets, numbers, strict=True)
+            ]
+        return _parted(totals, gradients, buckets)
 
     def rows(self, tensor: Any) -> Any:
         """The rows of all processes in rank order; their numbers of rows may differ."""
@@ -73,9 +70,6 @@ class Processes:
         for last in (self._last, self._last_begun):
             _note(last, tf.nest.flatten(result)[0])
         return result
-
-    def _sum_of_one_type(self, tensors: list[Any]) -> list[Any]:
-        return _parted(self._call(self._ring.sum, _flat(tensors)), tensors)
 
     def _begin(self, flat: Any) -> Any:
         with tf.device(_HOST), _after(self._last_begun):
@@ -107,21 +101,25 @@ def _buckets(gradients: Sequence[Any]) -> list[list[int]]:
     return found
 
 
-def _flat(tensors: list[Any]) -> Any:
-    """The numbers of some tensors, one tensor after the other."""
+def _flat(tensors: Sequence[Any], group: Sequence[int]) -> Any:
+    """The numbers of the tensors at the places of a group, one tensor after the other."""
     with tf.device(_HOST):
-        return tf.concat([tf.reshape(each, [-1]) for each in tensors], axis=0)
+        return tf.concat([tf.reshape(tensors[place], [-1]) for place in group], axis=0)
 
 
-def _parted(total: Any, tensors: list[Any]) -> list[Any]:
-    """The tensors of the shapes of `tensors` whose numbers `_flat` has joined."""
-    with tf.device(_HOST):
-        total.set_shape([None])
-        parts = tf.split(total, tf.stack([tf.size(each) for each in tensors]), num=len(tensors))
-        sums = [tf.reshape(part, tf.shape(each)) for part, each in zip(parts, tensors, strict=True)]
-    for each, tensor in zip(sums, tensors, strict=True):
-        each.set_shape(tensor.shape)
-    return sums
+def _parted(totals: Sequence[Any], tensors: Sequence[Any], groups: Sequence[Sequence[int]]) -> list[Any]:
+    """The sums of `tensors`, in their shapes and order; each total has those of a group, joined as by `_flat`."""
+    found: dict[int, Any] = {}
+    for total, group in zip(totals, groups, strict=True):
+        with tf.device(_HOST):
+            total.set_shape([None])
+            parts = tf.split(total, tf.stack([tf.size(tensors[place]) for place in group]), num=len(group))
+            found |= {
+                place: tf.reshape(part, tf.shape(tensors[place])) for place, part in zip(group, parts, strict=True)
+            }
+    for place, tensor in enumerate(tensors):
+        found[place].set_shape(tensor.shape)
+    return [found[place] for place in range(len(tensors))]
 
 
 def _after(last: Last) -> Any:

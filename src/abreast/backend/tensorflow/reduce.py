@@ -5,7 +5,7 @@ The callers pass the values of all replicas, after the last replica has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -59,7 +59,7 @@ class Reducer:
 
     def sum(self, values: list[Any]) -> list[Any]:
         """The sum of one tensor per replica, returned once per replica."""
-        return [row[0] for row in self._sum_columns([tuple(values)])]
+        return [row[0] for row in self._sum_columns([tuple(values)], Processes.sum)]
 
     def sum_gradients(self, values: list[list[Any]]) -> list[list[Any]]:
         """The sums of the gradients, returned once per replica; all replicas pass their gradients in one order.
@@ -68,10 +68,7 @@ class Reducer:
         """
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
-        own = self._sum_own(dense)
-        if self._processes is not None and dense:
-            own = [self._processes.sum_gradients(own[0])] * len(self._devices)
-        sums = [iter(row) for row in own]
+        sums = [iter(row) for row in self._sum_columns(dense, Processes.sum_gradients)]
         joined = [self._join_slices(column) if isinstance(column[0], tf.IndexedSlices) else None for column in columns]
         return [
             [
@@ -86,11 +83,13 @@ class Reducer:
         own = [add_in_order(column) for column in columns]
         return own if self._processes is None else self._processes.sum(own)
 
-    def _sum_columns(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
+    def _sum_columns(
+        self, columns: list[tuple[Any, ...]], over_processes: Callable[[Processes, list[Any]], list[Any]]
+    ) -> list[list[Any]]:
         sums = self._sum_own(columns)
         if self._processes is None or not columns:
             return sums
-        return [self._processes.sum(sums[0])] * len(self._devices)
+        return [over_processes(self._processes, sums[0])] * len(self._devices)
 
     def _sum_own(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
         if len(self._devices) == 1:
