@@ -36,9 +36,12 @@ def main(text: str, parent: int) -> int:
     policy = None if spec.checkpoints is None else Policy(spec.checkpoints, spec.every, spec.keep)
     with FileFaults(notes, spec.plan).installed(), broken(spec.broken), noting_saves(notes):
         try:
-            return under_policy(policy, lambda: _watched(spec, notes))
+            code = under_policy(policy, lambda: _watched(spec, notes))
         except SystemExit as stopped:
             return int(stopped.code or 0)
+    if spec.script == "ends slowly":
+        time.sleep(1.0)
+    return code
 
 
 def _watched(spec: StartSpec, notes: NoteWriter) -> int:

@@ -86,6 +86,13 @@ def test_a_step_that_is_lost_is_noticed_at_the_end(tmp_path: Path) -> None:
     assert "its end: fit 1, its history is not equal bit for bit (weights: " in report.text(found)
 
 
+def test_a_signal_after_the_end_of_a_script_is_no_problem(tmp_path: Path) -> None:
+    found = stand_in(tmp_path, ("stop",), rounds=6, seed=3, script="ends slowly")
+    late = [each for one in found.rounds for each in one.injections if each.late]
+    assert late, "no signal came so late: give another seed"
+    assert report.problems(found) == []
+
+
 def test_a_fault_that_never_fires_is_no_success(tmp_path: Path) -> None:
     found = stand_in(tmp_path, ("flip",), rounds=1, script="as it should", seed=1)
     one = found.rounds[0]

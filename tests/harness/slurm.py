@@ -31,7 +31,7 @@ class Cluster:
 
 @contextmanager
 def two_nodes(folder: Path) -> Iterator[Cluster]:
-    """Raises `Unavailable` where a program or the right to start it is missing."""
+    """Raises `Unavailable` where a program or the right to start it is missing, or where the nodes start no task."""
     missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
     if missing:
         raise Unavailable(f"{missing[0]} is not installed")
@@ -49,7 +49,16 @@ def two_nodes(folder: Path) -> Iterator[Cluster]:
             stack.enter_context(daemon(["slurmd", "-D", *conf, "-N", node], folder))
         environ = {"SLURM_CONF": str(folder / "slurm.conf")}
         wait_until(lambda: num_idle(environ) == len(NODES), "Slurm's nodes")
+        _start_a_task_per_node(environ)
         yield Cluster(environ, ports[4])
+
+
+def _start_a_task_per_node(environ: dict[str, str]) -> None:
+    """A container may let the daemons start, and none of their tasks."""
+    words = ["srun", "-N", str(len(NODES)), "-n", str(len(NODES)), "true"]
+    done = subprocess.run(words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise Unavailable(f"Slurm starts no task here: {done.stderr.strip()}")
 
 
 def munge_options(folder: Path, socket_file: Path) -> list[str]:

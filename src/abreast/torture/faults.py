@@ -28,11 +28,15 @@ _SHARE = 0.6  # of the seconds of all fits: a resumed start has fewer
 
 @dataclass
 class Injection:
-    """One fault: its kind, its action, whether it fired, and the problems after it."""
+    """One fault: its kind, its action, whether it fired, and the problems after it.
+
+    `late`: its signal came after the end of the script, when signals have their default action again.
+    """
 
     fault: str
     how: str
     fired: bool = False
+    late: bool = False
     problems: list[str] = field(default_factory=list)
 
 
@@ -110,9 +114,8 @@ def _stop(start: Start, injection: Injection, rng: random.Random, facts: Facts) 
     start.process.send_signal(signal.SIGTERM)
     code = start.process.wait()
     injection.fired = code == EXIT_CODE
-    # Signals have their default action again once the script has ended.
-    had_ended = code == 0 or (code == -signal.SIGTERM and bool(start.notes("unwatched")))
-    if code != EXIT_CODE and not had_ended:
+    injection.late = code == -signal.SIGTERM and bool(start.notes("unwatched"))
+    if code not in (0, EXIT_CODE) and not injection.late:
         injection.problems.append(f"SIGTERM ended the script with {code}, not with {EXIT_CODE}")
     return code
 

@@ -126,7 +126,7 @@ class Training:
             return False
         if injection.fault == "disk":
             return injection.fired and code in _NO_ROOM_CODES
-        return injection.fired or injection.problems != [] or injection.fault == "flip"
+        return injection.fired or injection.late or injection.problems != [] or injection.fault == "flip"
 
     def _lost(self, start: Start) -> list[str]:
         """The problems of the checkpoints' folder after a start."""
