@@ -61,12 +61,16 @@ def network_rate(many: Scenarios, constants: Constants) -> Numbers:
     """Usable bytes per second between two hosts.
 
     A measured rate is used in full: like a ring, it was measured over one TCP connection. A processor that exchanges gradients
-    itself sends no faster to another host than to a process of its own host.
+    itself sends no faster to another host than to a process of its own host. Without overlap it also waits for the network before
+    it adds up a tensor, so both times count.
     """
     share = many.look_up("network", lambda name: 1.0 if name == "measured" else constants[f"usable.{name}"])
     rate = share * many.number("network_bytes_per_second")
     rate = np.where(many.among("network", "tcp"), np.minimum(rate, constants["rate.tcp_most"]), rate)
-    usable: Numbers = np.where(many.says("by_processor"), np.minimum(rate, device_link_rate(many, constants)), rate)
+    own_rate = device_link_rate(many, constants)
+    in_turn = rate * own_rate / (rate + own_rate)
+    of_processor = np.where(many.among("software", "unoverlapped"), in_turn, np.minimum(rate, own_rate))
+    usable: Numbers = np.where(many.says("by_processor"), of_processor, rate)
     return usable
 
 
