@@ -137,6 +137,7 @@ def test_gloo_sends_no_faster_to_another_host_than_inside_of_one() -> None:
     near = predict(gloo(LinkSpeed("measured", 1e9), step_seconds=1.0), 2, 2).step_seconds
     assert predict(gloo(LinkSpeed("measured", 50e9), step_seconds=1.0), 2, 2).step_seconds == pytest.approx(near)
 
+
 @pytest.mark.parametrize("rate", [125e6, 1e9, 50e9])
 def test_without_overlap_gloo_works_and_waits_for_the_network_in_turn(rate: float) -> None:
     exchange = predict(gloo(LinkSpeed("measured", rate), overlap=False), 2, 2).parts["exchange"]
