@@ -76,6 +76,12 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+@pytest.fixture
+def all_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts find every framework that is installed, and not only that of `KERAS_BACKEND`: see `tests/hiding`."""
+    monkeypatch.setenv("HIDDEN_PACKAGES", "")
+
+
 @pytest.fixture(scope="session")
 def contract(workers: Workers, pytestconfig: pytest.Config) -> Contract:
     """Holds cases to plain Keras."""

@@ -562,6 +562,7 @@ def test_keras_may_come_in_the_middle_of_tensorflow(folder: Folder) -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.usefixtures("all_frameworks")
 def test_a_script_may_choose_its_backend(folder: Folder) -> None:
     script = folder.write("where.py", "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n" + textwrap.dedent(WHERE))
     assert folder.abreast("run", script, KERAS_BACKEND="torch").out == "jax cpu:0 global False\n"

@@ -12,7 +12,7 @@ from tests.harness.client import ROOT
 def run_script(backend: str, command: list[str], *, timeout_seconds: float, **environment: str) -> str:
     """What `python *command` printed to stdout. Fails with the end of its output if it ends with an error."""
     ours = {
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'hiding'}",
         "KERAS_BACKEND": backend,
         "CUDA_VISIBLE_DEVICES": "",
         "JAX_PLATFORMS": "cpu",

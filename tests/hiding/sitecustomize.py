@@ -1,9 +1,16 @@
-"""Python starts with this where its folder is on `PYTHONPATH`, and finds none of the packages that `HIDDEN_PACKAGES` names."""
+"""Python starts with this where its folder is on `PYTHONPATH`, and finds none of the packages that `HIDDEN_PACKAGES` names.
+
+Without that variable it finds only the framework of `KERAS_BACKEND`, as after `pip install "abreast[jax]"`: with all three,
+`keras.utils.set_random_seed` alone imports TensorFlow, for seconds in each process.
+"""
 
 import os
 from importlib.machinery import PathFinder
 
-_hidden = os.environ.get("HIDDEN_PACKAGES", "").split()
+_FRAMEWORKS = {"jax", "tensorflow", "torch"}
+_backend = os.environ.get("KERAS_BACKEND")
+_others = _FRAMEWORKS - {_backend} if _backend in _FRAMEWORKS else set()
+_hidden = os.environ["HIDDEN_PACKAGES"].split() if "HIDDEN_PACKAGES" in os.environ else _others
 _find_spec = PathFinder.find_spec
 
 

@@ -45,7 +45,7 @@ def start(
     words = [sys.executable, "-c", script, *arguments]
     return subprocess.Popen(
         words if host is None else host.command(*words),
-        env={**os.environ, **common, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **world},
+        env={**os.environ, **common, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{ROOT / 'tests' / 'hiding'}", **world},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

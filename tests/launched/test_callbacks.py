@@ -15,6 +15,8 @@ from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, result, start, start_all
 from tests.records.pieces import photo
 
+pytestmark = pytest.mark.usefixtures("all_frameworks")  # TensorBoard needs TensorFlow
+
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 
 

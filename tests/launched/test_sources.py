@@ -12,6 +12,8 @@ from tests.launched.job import result, start, start_all
 
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 
+pytestmark = pytest.mark.usefixtures("all_frameworks")  # a loader of PyTorch feeds each of them
+
 _HEAD = """
 import json, os, sys
 from contextlib import nullcontext
