@@ -228,7 +228,7 @@ def loop(config):
     sys.argv = ["train.py", "abreast", OUT]
     exec(config["script"], {{"__name__": "__main__", "ray": ray}})
 
-script = re.sub("rank = int.*", "rank = ray.train.get_context().get_world_rank()", open("train.py").read())
+script = {before!r} + re.sub("rank = int.*", "rank = ray.train.get_context().get_world_rank()", open("train.py").read())
 {trainer}(loop, train_loop_config={{"script": script}},
     scaling_config=ScalingConfig(num_workers=2{scaling})).fit()
 """
@@ -246,27 +246,36 @@ def test_a_loop_of_a_torch_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path)
 
 @pytest.mark.jax
 @pytest.mark.timeout(2 * SECONDS)
-@pytest.mark.parametrize(
-    ("scaling", "text"),
-    [
-        ("", r"the address of rank 0 is not set(.|\n)*hint: `abreast.ray.trainer`"),
-        (", use_gpu=True", r"jax.distributed.initialize was called before(.|\n)*hint: leave out Ray's JaxTrainer"),
-    ],
-)
-def test_a_loop_of_a_jax_trainer_is_refused(scaling: str, text: str, nodes: Nodes, tmp_path: Path) -> None:
+def test_a_loop_of_a_jax_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path) -> None:
+    skip_unless_installed("jax")
+    joins = "import abreast\nabreast.DataParallel()\n"  # before anything is computed
+    found = in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", before=joins, KERAS_BACKEND="jax")
+    for rank in found[1:]:
+        for name in ("history", "predicted", "weights"):
+            assert largest_difference(found[0][name], rank[name]) < 1e-5, name
+
+
+@pytest.mark.jax
+@pytest.mark.timeout(2 * SECONDS)
+def test_a_loop_of_a_jax_trainer_with_gpus_is_refused(nodes: Nodes, tmp_path: Path) -> None:
     """Ray joins the processes where there are GPUs. The nodes have none: JAX_PLATFORMS lets it do so on the CPU."""
     skip_unless_installed("jax")
     common = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    text = r"jax.distributed.initialize was called before(.|\n)*hint: leave out Ray's JaxTrainer"
     with pytest.raises(AssertionError, match=text):
-        in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", scaling, **common)
+        in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", scaling=", use_gpu=True", **common)
 
 
-def in_loop(nodes: Nodes, folder: Path, module: str, trainer: str, scaling: str = "", **environ: str) -> list[Any]:
+def in_loop(
+    nodes: Nodes, folder: Path, module: str, trainer: str, before: str = "", scaling: str = "", **environ: str
+) -> list[Any]:
     """What a process alone found, then what each rank of a loop found."""
     (folder / "train.py").write_text(SCRIPT)
     for name in ("alone", "ranks"):
         (folder / name).mkdir()
-    code = LOOP.format(module=module, trainer=trainer, scaling=scaling).replace("OUT", repr(str(folder / "ranks")))
+    code = LOOP.format(module=module, trainer=trainer, before=before, scaling=scaling).replace(
+        "OUT", repr(str(folder / "ranks"))
+    )
     plain = [sys.executable, "train.py", "plain", str(folder / "alone")]
     subprocess.run(
         plain, cwd=folder, env={**nodes.environ, "KERAS_BACKEND": "torch", **environ}, check=True, timeout=SECONDS

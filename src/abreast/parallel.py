@@ -20,6 +20,7 @@ from abreast.backend.contract import Backend, BatchNorm, Placement, SourceKind
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices, unused_request
 from abreast.errors import BackendError, DataError, DeviceError, ModelError, a_type
+from abreast.hosts import in_ray
 from abreast.hosts.secret import required_secret
 from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
@@ -297,7 +298,7 @@ def _joined(backend: Backend[Any], world: World, devices: DeviceSpec = "auto") -
     """Join the job; returns the names of the devices of all processes. Each host's first process reports unusable GPUs."""
     if world.source == "--hosts":
         required_secret(os.environ)
-    ranks = backend.join(world)
+    ranks = backend.join(in_ray.reached(world))
     together.install(world.rank)
     if world.rank == 0 and (line := unused_request(devices, world, ranks)) is not None:
         tell_once(line)

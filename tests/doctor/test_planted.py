@@ -40,6 +40,7 @@ def worker_of() -> Iterator[Callable[[str], Worker]]:
 
 
 @pytest.mark.alone
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=getattr(pytest.mark, CASES[name].backend)) for name in QUICK]
 )

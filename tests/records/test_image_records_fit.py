@@ -141,6 +141,7 @@ def many(folder: Path, count: int) -> str:
 
 
 @pytest.mark.alone
+@pytest.mark.in_turn
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_devices_do_not_wait_for_a_reader_that_is_faster(workers: Workers, tmp_path: Path, devices: int) -> None:
     """The first step of an epoch waits 10 ms for its batch to be decoded; epochs of a second make that small."""
@@ -153,6 +154,7 @@ def test_devices_do_not_wait_for_a_reader_that_is_faster(workers: Workers, tmp_p
 
 
 @pytest.mark.alone
+@pytest.mark.in_turn
 def test_devices_wait_for_a_reader_that_is_slower(workers: Workers, tmp_path: Path) -> None:
     """The negative control: 10 ms for each image."""
     folder = many(tmp_path / "out", 512)

@@ -75,5 +75,5 @@ def _how_to_set_it(world: World) -> str:
     if world.source in ("mpich", "intel-mpi"):
         return f"`mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT PORT ...`: {where}"
     if world.source == "ray":
-        return "`abreast.ray.trainer` or `abreast run --ray` starts the script with one; Ray's JaxTrainer sets none"
+        return "`abreast.ray.trainer` or `abreast run --ray` starts the script with one"
     return "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it"

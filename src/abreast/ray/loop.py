@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import ray
 import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
-from abreast.hosts import free_port
+from abreast.hosts import in_ray
 from abreast.ray.child import Child, StreamName
 from abreast.ray.failure import ScriptFailed
 from abreast.ray.script import Script
@@ -33,7 +32,7 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
     if output is not None:
         ray.get(output.write.remote("begin", str(rank).encode()))
     folder = script.folder_here()
-    address, port, secret = broadcast_from_rank_zero(_meeting() if rank == 0 else None)
+    address, port, secret = broadcast_from_rank_zero(in_ray.new_place() if rank == 0 else None)
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": size,
@@ -55,15 +54,6 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
     if returned := child.run(take):
         last = None if shown is not None else child.last.decode(errors="replace")
         raise ScriptFailed(rank, size, platform.node(), returned, last)
-
-
-def _meeting() -> tuple[str, int, str]:
-    """This host's address in Ray, a free port on it, and a new secret for this start of the script.
-
-    The next port is free, too: processes on Ray meet there, because PyTorch may keep a store at the first one.
-    """
-    address = ray.util.get_node_ip_address()
-    return address, free_port(address, 2), secrets.token_hex(32)
 
 
 def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:
