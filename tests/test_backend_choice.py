@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from abreast.installing import install_command
-from tests.harness.client import BACKENDS, ROOT, TITLES
+from tests.harness.client import BACKENDS, TITLES
 from tests.harness.folder import Folder, Result
 
 SAID = "abreast: Keras runs on {}: {} installed, and {}, is not; KERAS_BACKEND={} leaves out this line\n"
@@ -31,7 +30,6 @@ class Machine:
             "HIDDEN_PACKAGES": " ".join(set(BACKENDS) - set(has.split())),
             "JAX_PLATFORMS": "cpu",
             "KERAS_HOME": str(self.home),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "hiding"), str(ROOT / "src")]),
         }
         return self.folder.python(*arguments, **{**ours, **environ})
 

@@ -1,5 +1,7 @@
 """One real launcher per commit: Open MPI, MPICH and Slurm take turns as far as they are installed, and so do the backends.
 
+Where Slurm is installed and starts no task, as in some containers, its turn is skipped.
+
 `tests/test_real_launchers.py` has all of them, for `make test-full`. torchrun is in `tests/test_world_torchrun.py`; Ray takes too
 long, see `make test-ray`.
 """
@@ -57,7 +59,4 @@ def test_ranks_of_a_launcher_train_what_one_process_trains(
     backend = BACKENDS[round_ % len(BACKENDS)]
     skip_unless_installed(backend)
     monkeypatch.setenv("KERAS_BACKEND", backend)
-    try:
-        _RUNS[name](tmp_path)
-    except slurm.Unavailable as error:
-        pytest.skip(error.args[0])
+    _RUNS[name](tmp_path)

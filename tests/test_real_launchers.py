@@ -136,11 +136,8 @@ def test_processes_of_torchrun_itself_train_what_one_process_trains(tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]:
-    try:
-        with slurm.two_nodes(tmp_path_factory.mktemp("slurm")) as cluster:
-            yield cluster
-    except slurm.Unavailable as error:
-        pytest.skip(error.args[0])
+    with slurm.two_nodes(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
 
 
 def test_tasks_of_slurm_on_one_node_train_what_one_process_trains(tmp_path: Path, two_nodes: slurm.Cluster) -> None:

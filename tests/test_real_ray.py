@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -238,7 +239,8 @@ script = {before!r} + re.sub("rank = int.*", "rank = ray.train.get_context().get
 @pytest.mark.timeout(2 * SECONDS)
 def test_a_loop_of_a_torch_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path) -> None:
     skip_unless_installed("torch")
-    found = in_loop(nodes, tmp_path, "ray.train.torch", "TorchTrainer")
+    secret = secrets.token_hex(32)
+    found = in_loop(nodes, tmp_path, "ray.train.torch", "TorchTrainer", ABREAST_SECRET=secret)
     for rank in found[1:]:
         for name in ("history", "predicted", "weights"):
             assert largest_difference(found[0][name], rank[name]) < 1e-5, name
@@ -248,7 +250,7 @@ def test_a_loop_of_a_torch_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path)
 @pytest.mark.timeout(2 * SECONDS)
 def test_a_loop_of_a_jax_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path) -> None:
     skip_unless_installed("jax")
-    joins = "import abreast\nabreast.DataParallel()\n"  # before anything is computed
+    joins = "import os, abreast\nassert 'ABREAST_SECRET' not in os.environ\nabreast.DataParallel()\n"
     found = in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", before=joins, KERAS_BACKEND="jax")
     for rank in found[1:]:
         for name in ("history", "predicted", "weights"):

@@ -65,7 +65,6 @@ class Training:
             "OMP_NUM_THREADS": "1",
             "JAX_PLATFORMS": "cpu",
             # Starts are most of the time: Keras would import other frameworks, too, and JAX would compile anew each time.
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'hiding'}",
             "HIDDEN_PACKAGES": " ".join(name for name in BACKENDS if name != backend),
             "JAX_COMPILATION_CACHE_DIR": str(place.parent / "programs"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# For scripts: abreast, and no framework but that of `KERAS_BACKEND` (see `tests/hiding`).
+SCRIPTS_PATH = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "hiding")])
 BACKENDS = ("jax", "tensorflow", "torch")
 TITLES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 NUM_DEVICES = 4

@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.harness.client import ROOT
+from tests.harness.client import SCRIPTS_PATH
 
 
 @dataclass(frozen=True)
@@ -50,4 +50,4 @@ class Folder:
     def environ(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "ABREAST_"))}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "KERAS_HOME": str(self.path)}
-        return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'hiding'}", **quiet, **more}
+        return {**kept, "PYTHONPATH": SCRIPTS_PATH, **quiet, **more}

@@ -48,6 +48,7 @@ def two_nodes(folder: Path) -> Iterator[Nodes]:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "OMP_NUM_THREADS": "1",  # both nodes share this machine
     }
+    environ.pop("ABREAST_SECRET", None)  # a loop has only what a test gives its workers
     link = _short(folder)
     common = ["--num-cpus=2", "--num-gpus=2", "--block"]
     head = [f"--node-ip-address={_ADDRESSES[0]}", f"--port={address.rpartition(':')[2]}", "--include-dashboard=false"]

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 
-from tests.harness.client import ROOT
+from tests.harness.client import SCRIPTS_PATH
 
 
 def run_script(backend: str, command: list[str], *, timeout_seconds: float, **environment: str) -> str:
     """What `python *command` printed to stdout. Fails with the end of its output if it ends with an error."""
     ours = {
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'hiding'}",
+        "PYTHONPATH": SCRIPTS_PATH,
         "KERAS_BACKEND": backend,
         "CUDA_VISIBLE_DEVICES": "",
         "JAX_PLATFORMS": "cpu",

@@ -16,11 +16,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 NODES = ("127.0.0.1", "127.0.0.2")
-
-
-class Unavailable(Exception):
-    """Slurm cannot run here, and why."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,12 @@ class Cluster:
 
 @contextmanager
 def two_nodes(folder: Path) -> Iterator[Cluster]:
-    """Raises `Unavailable` where a program or the right to start it is missing, or where the nodes start no task."""
+    """Skips the test where a program or the right to start it is missing, or where the nodes start no task."""
     missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
     if missing:
-        raise Unavailable(f"{missing[0]} is not installed")
+        pytest.skip(f"{missing[0]} is not installed")
     if os.geteuid() != 0:
-        raise Unavailable("slurmd starts tasks as root only")
+        pytest.skip("slurmd starts tasks as root only")
     ports = free_ports(5)
     munge = folder / "munge.socket"
     (folder / "slurm.conf").write_text(configuration(folder, munge, ports))
@@ -56,9 +54,10 @@ def two_nodes(folder: Path) -> Iterator[Cluster]:
 def _start_a_task_per_node(environ: dict[str, str]) -> None:
     """A container may let the daemons start, and none of their tasks."""
     words = ["srun", "-N", str(len(NODES)), "-n", str(len(NODES)), "true"]
-    done = subprocess.run(words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        raise Unavailable(f"Slurm starts no task here: {done.stderr.strip()}")
+    try:
+        subprocess.run(words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60, check=True)
+    except subprocess.SubprocessError as error:
+        pytest.skip(f"Slurm starts no task here: {error}\n{error.stderr}")  # type: ignore[attr-defined]
 
 
 def munge_options(folder: Path, socket_file: Path) -> list[str]:
@@ -124,7 +123,7 @@ def wait_until(is_true: Callable[[], bool], what: str, seconds: float = 60) -> N
     end = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > end:
-            raise Unavailable(f"{what} did not start within {seconds:.0f} s")
+            pytest.skip(f"{what} did not start within {seconds:.0f} s")
         time.sleep(0.2)
 
 

@@ -1,7 +1,7 @@
 """Python starts with this where its folder is on `PYTHONPATH`, and finds none of the packages that `HIDDEN_PACKAGES` names.
 
-Without that variable it finds only the framework of `KERAS_BACKEND`, as after `pip install "abreast[jax]"`: with all three,
-`keras.utils.set_random_seed` alone imports TensorFlow, for seconds in each process.
+Without that variable, and with `KERAS_BACKEND`, it finds what `pip install "abreast[jax]"` brings, with that framework: Keras
+imports others where it finds them, for seconds in each process. The test fixture `all_frameworks` lets a script find everything.
 """
 
 import os
@@ -9,7 +9,7 @@ from importlib.machinery import PathFinder
 
 _FRAMEWORKS = {"jax", "tensorflow", "torch"}
 _backend = os.environ.get("KERAS_BACKEND")
-_others = _FRAMEWORKS - {_backend} if _backend in _FRAMEWORKS else set()
+_others = _FRAMEWORKS - {_backend} | {"pandas", "sklearn"} if _backend in _FRAMEWORKS else set()
 _hidden = os.environ["HIDDEN_PACKAGES"].split() if "HIDDEN_PACKAGES" in os.environ else _others
 _find_spec = PathFinder.find_spec
 

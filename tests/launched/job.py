@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from benchmarks.slow_links import ADDRESSES, Namespace
-from tests.harness.client import ROOT
+from tests.harness.client import ROOT, SCRIPTS_PATH
 
 
 def start_all(
@@ -45,7 +45,7 @@ def start(
     words = [sys.executable, "-c", script, *arguments]
     return subprocess.Popen(
         words if host is None else host.command(*words),
-        env={**os.environ, **common, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{ROOT / 'tests' / 'hiding'}", **world},
+        env={**os.environ, **common, "PYTHONPATH": f"{SCRIPTS_PATH}:{ROOT}", **world},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -15,7 +15,7 @@ from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, result, start, start_all
 from tests.records.pieces import photo
 
-pytestmark = pytest.mark.usefixtures("all_frameworks")  # TensorBoard needs TensorFlow
+pytestmark = pytest.mark.usefixtures("all_frameworks")  # some need several; and jobs must train with all there
 
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 

@@ -12,7 +12,7 @@ from tests.launched.job import result, start, start_all
 
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 
-pytestmark = pytest.mark.usefixtures("all_frameworks")  # a loader of PyTorch feeds each of them
+pytestmark = pytest.mark.usefixtures("all_frameworks")  # some need several; and jobs must train with all there
 
 _HEAD = """
 import json, os, sys

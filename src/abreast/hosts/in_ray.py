@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
+from functools import cache
 
 from abreast.errors import LaunchError
 from abreast.hosts.listener import free_port
 from abreast.launchers import World
+from abreast.launchers.world import how_to_set_the_address
 
 
 def new_place() -> tuple[str, int, str]:
@@ -24,17 +27,24 @@ def new_place() -> tuple[str, int, str]:
 def reached(world: World) -> World:
     """The world with an address of rank 0, also in the loop of a trainer that sets none, such as JaxTrainer.
 
-    All ranks call this. It sets the variables that TorchTrainer would set. Raises `LaunchError` if Ray fails.
+    There, every worker must call this: Ray waits for all of them without a limit, and says so from time to time. The secret of
+    this process becomes rank 0's. Raises `LaunchError` if Ray fails.
     """
     if world.source != "ray" or world.master_addr is not None:
         return world
+    try:
+        address, port = _place_of_rank_0(world.rank)
+    except Exception as error:  # of Ray, which has several kinds
+        message = f"Ray did not bring rank 0's address to rank {world.rank}: {error}"
+        raise LaunchError(message, how_to_set_the_address(world)) from error
+    return replace(world, master_addr=address, master_port=port)
+
+
+@cache
+def _place_of_rank_0(rank: int) -> tuple[str, int]:
     from ray.train.collective import broadcast_from_rank_zero
 
-    try:
-        address, port, secret = broadcast_from_rank_zero(new_place() if world.rank == 0 else None)
-    except Exception as error:  # of Ray, which has several kinds
-        hint = "`abreast.ray.trainer` or `abreast run --ray` starts the script with an address of rank 0"
-        raise LaunchError(f"Ray did not bring rank 0's address to rank {world.rank}: {error}", hint) from error
-    os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
-    os.environ.setdefault("ABREAST_SECRET", secret)
-    return world.reached_at(address, port)
+    address, port, secret = broadcast_from_rank_zero(new_place() if rank == 0 else None)
+    os.environ.pop("ABREAST_SECRET_FILE", None)  # it would take priority
+    os.environ["ABREAST_SECRET"] = secret
+    return address, port

@@ -64,11 +64,11 @@ def address_of_rank_0(world: World) -> tuple[str, int]:
     """Rank 0's address and port. Raises `LaunchError` if no launcher reports them, with a hint on how to set them."""
     if world.master_addr is None or world.master_port is None:
         message = f"{world.source} started {world.size} processes, but the address of rank 0 is not set"
-        raise LaunchError(message, _how_to_set_it(world))
+        raise LaunchError(message, how_to_set_the_address(world))
     return world.master_addr, world.master_port
 
 
-def _how_to_set_it(world: World) -> str:
+def how_to_set_the_address(world: World) -> str:
     where = "HOST is that of rank 0, PORT is free there"
     if world.source == "openmpi":
         return f"`mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT ...`: {where}"
