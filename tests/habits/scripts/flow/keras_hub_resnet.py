@@ -9,7 +9,7 @@ from tests.habits.data import images
 
 x, y = images(rows=12, size=16, channels=3)
 backbone = keras_hub.models.ResNetBackbone(
-    input_conv_filters=[4],
+    input_conv_filters=[64],
     input_conv_kernel_sizes=[3],
     stackwise_num_filters=[64],
     stackwise_num_blocks=[1],
