@@ -41,8 +41,9 @@ The time of a step of `n` devices on `m` hosts is
 - NCCL's kernels hold their part of a GPU while they wait for a network. gloo's threads sleep while they wait, and take the cores
   from the computation while they send, receive and add. Within a host there is no network to wait for, so for gloo `e` is
   `K / C`. `K` is the time of the exchange at the rate at which processes of one host sum a buffer: the rate of the link between
-  devices, of kind `all-reduce`, as `abreast machine` measures it. gloo sends to another host no faster than that. Reading
-  gradients and writing them into buckets adds two passes over them at the memory's bandwidth; for GPUs, `exposed.*` includes it.
+  devices, of kind `all-reduce`, as `abreast machine` measures it. gloo sends to another host no faster than that. Without overlap
+  (`--no-overlap`) it waits for the network before it adds, so both times count: measured on JAX. Reading gradients
+  and writing them into buckets adds two passes over them at the memory's bandwidth; for GPUs, `exposed.*` includes it.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices. **update** is `passes.update` passes over 16 bytes
   per parameter at the memory's bandwidth.
 - The *bottleneck* is the longest part of a step. Parts have the names of a timeline where it has such a part: *computing*,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
@@ -138,6 +139,20 @@ def test_sums_that_were_begun_go_on_beside_the_caller() -> None:
         [*sums[0], *reversed(others)], [np.full(count, 3.0) for count in (3, 200_000, 1)] * 2, strict=True
     ):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_the_thread_of_sums_ends_with_them() -> None:
+    with rings(2) as made:
+        beside = [SumsBeside(ring, lambda: 1) for ring in made]
+        for number, each in [(each.begin(np.ones(3)), each) for each in beside]:
+            each.end(number)
+        threads = [thread for thread in threading.enumerate() if thread.name == "abreast-sums"]
+        assert len(threads) >= 2
+        del each, beside
+        gc.collect()
+        for thread in threads:
+            thread.join(10)
+    assert not [thread for thread in threads if thread.is_alive()]
 
 
 def test_a_sum_beside_the_caller_raises_the_error_of_its_exchange() -> None:
