@@ -34,6 +34,7 @@ def rings(size: int, silent_seconds: float = 10, **options: Any) -> Iterator[lis
     finally:
         for each in made:
             each.close()
+            each.error = None  # its traceback would keep what the test made, and so the threads of that
 
 
 def on_each(made: list[Ring], work: Callable[[Ring], Any]) -> list[Any]:
