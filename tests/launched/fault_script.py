@@ -55,13 +55,6 @@ def _tell_when_it_meets(hosts: Any) -> None:
     hosts.meet = told
 
 
-def _start_soon() -> None:
-    """Leave out what Keras imports, and nobody here needs: the campaign starts hundreds of processes."""
-    backend = os.environ["KERAS_BACKEND"]
-    for name in {"jax", "tensorflow", "torch", "sklearn", "pandas"} - {backend}:
-        sys.modules[name] = None  # type: ignore[assignment]
-
-
 def _mark_joining() -> None:
     from abreast import hosts
     from abreast.hosts import handshake, watch
@@ -78,7 +71,6 @@ def _mark_joining() -> None:
 
 
 def main() -> None:
-    _start_soon()
     _mark_joining()
     import abreast
 

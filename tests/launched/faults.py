@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.slow_links import DEVICE, Namespace
-from tests.harness.client import BACKENDS, ROOT
+from tests.harness.client import BACKENDS, ROOT, SCRIPTS_PATH
 from tests.launched.emulated_hosts import emulated_hosts, pull_cable
 from tests.launched.leftovers import Leftovers
 from tests.launched.ranks import Shape
@@ -151,7 +151,7 @@ def _start(draw: Draw, shape: Shape, rank: int, host: Namespace, folder: Path, m
         "KERAS_BACKEND": draw.backend,
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "PYTHONPATH": f"{SCRIPTS_PATH}:{ROOT}",
         "TMPDIR": str(folder / "tmp"),
         "ABREAST_HANG_SECONDS": f"{HANG_SECONDS:g}",
         "ABREAST_JOIN_SECONDS": f"{JOIN_SECONDS:g}",

@@ -13,15 +13,12 @@ from abreast.launchers import World
 from abreast.launchers.world import how_to_set_the_address
 
 
-def new_place() -> tuple[str, int, str]:
-    """This host's address in Ray, a free port on it, and a new secret.
+def place_of_rank_0(rank: int) -> tuple[str, int, str]:
+    """Rank 0's address in Ray, a free port on it, and a new secret. All workers call this: Ray waits for all of them."""
+    from ray.train.collective import broadcast_from_rank_zero
 
-    The next port is free, too: processes on Ray meet there, because PyTorch may keep a store at the first one.
-    """
-    import ray
-
-    address = ray.util.get_node_ip_address()
-    return address, free_port(address, 2), secrets.token_hex(32)
+    found: tuple[str, int, str] = broadcast_from_rank_zero(_new_place() if rank == 0 else None)
+    return found
 
 
 def reached(world: World) -> World:
@@ -33,18 +30,24 @@ def reached(world: World) -> World:
     if world.source != "ray" or world.master_addr is not None:
         return world
     try:
-        address, port = _place_of_rank_0(world.rank)
+        address, port = _place_for_this_process(world.rank)
     except Exception as error:  # of Ray, which has several kinds
         message = f"Ray did not bring rank 0's address to rank {world.rank}: {error}"
         raise LaunchError(message, how_to_set_the_address(world)) from error
     return replace(world, master_addr=address, master_port=port)
 
 
-@cache
-def _place_of_rank_0(rank: int) -> tuple[str, int]:
-    from ray.train.collective import broadcast_from_rank_zero
+def _new_place() -> tuple[str, int, str]:
+    """The next port is free, too: processes on Ray meet there, because PyTorch may keep a store at the first one."""
+    import ray
 
-    address, port, secret = broadcast_from_rank_zero(new_place() if rank == 0 else None)
+    address = ray.util.get_node_ip_address()
+    return address, free_port(address, 2), secrets.token_hex(32)
+
+
+@cache
+def _place_for_this_process(rank: int) -> tuple[str, int]:
+    address, port, secret = place_of_rank_0(rank)
     os.environ.pop("ABREAST_SECRET_FILE", None)  # it would take priority
     os.environ["ABREAST_SECRET"] = secret
     return address, port

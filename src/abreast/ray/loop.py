@@ -14,7 +14,6 @@ from typing import Any
 
 import ray
 import ray.train
-from ray.train.collective import broadcast_from_rank_zero
 
 from abreast.hosts import in_ray
 from abreast.ray.child import Child, StreamName
@@ -32,7 +31,7 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
     if output is not None:
         ray.get(output.write.remote("begin", str(rank).encode()))
     folder = script.folder_here()
-    address, port, secret = broadcast_from_rank_zero(in_ray.new_place() if rank == 0 else None)
+    address, port, secret = in_ray.place_of_rank_0(rank)
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": size,
