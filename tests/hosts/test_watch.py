@@ -78,20 +78,20 @@ def test_a_process_that_is_stopped_is_known_after_its_silence(victim: int) -> No
 
 def test_a_process_that_computes_in_c_is_not_silent() -> None:
     """A sleep that releases the interpreter stands for one call that lasts."""
-    with watching(2, {1: {"DO": "import ctypes; ctypes.CDLL(None).sleep(6)"}}, SILENT="3") as job:
-        time.sleep(6)
+    with watching(2, {1: {"DO": "import ctypes; ctypes.CDLL(None).sleep(10)"}}, SILENT="8") as job:
+        time.sleep(10)
         job.processes[1].kill()
         assert known(job, 0)[0] == f"rank 1 on host {HERE} has died"
 
 
 def test_a_job_that_is_suspended_as_a_whole_goes_on() -> None:
-    with watching(2, {}, SILENT="3") as job:
+    with watching(2, {}, SILENT="8") as job:  # a busy machine may let one of them wait for 3 s after the other goes on
         for process in job.processes:
             process.send_signal(signal.SIGSTOP)
-        time.sleep(6)
+        time.sleep(10)
         for process in job.processes:
             process.send_signal(signal.SIGCONT)
-        time.sleep(3)
+        time.sleep(2)
         job.processes[1].kill()
         assert known(job, 0)[0] == f"rank 1 on host {HERE} has died"
 
