@@ -8,11 +8,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from tests.harness.client import Workers
 
 POISONED_STEP, POISONED_RANK = 2, 1
 
 
+@pytest.mark.in_turn
 def test_terminate_on_nan_stops_at_the_step_and_names_the_rank(workers: Workers) -> None:
     end = workers.abreast.run(fit_poisoned, terminate=True)
     assert end["steps"] == POISONED_STEP + 1

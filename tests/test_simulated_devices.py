@@ -109,6 +109,7 @@ def test_any_number_of_devices_trains_on_two_cores_as_one_device(devices: int) -
     assert losses(devices, steps=4) == pytest.approx(losses(1, steps=4), rel=1e-3)
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_devices_that_were_asked_of_jax_have_threads_too() -> None:
     assert printed(run(_ASKED_OF_JAX, XLA_FLAGS="--xla_force_host_platform_device_count=4")) == "4 12"
@@ -122,6 +123,7 @@ def test_a_larger_number_of_threads_that_the_user_set_stays(variable: str, threa
     assert found == f"4 {max(threads, 12)}"
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_devices_that_started_with_too_few_threads_are_refused() -> None:
     done = run(_STARTED.format(devices=4), JAX_NUM_CPU_DEVICES="4")

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 _LISTEN = "0A"
 
 
+@pytest.mark.in_turn
 def test_nothing_listens_outside_loopback_during_a_fit(workers: Workers) -> None:
     found = workers.abreast.run(listeners_during_a_fit)
     assert found["num_processes"] == (4 if workers.backend == "torch" else 1)

@@ -20,6 +20,7 @@ def test_a_restored_training_repeats_itself(workers: Workers, moment: str) -> No
         np.testing.assert_array_equal(value, second[name], err_msg=name)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("left_out", ["variables", "random"])
 def test_a_training_that_is_not_fully_restored_differs(workers: Workers, left_out: str) -> None:
     first, second = workers.abreast.run(train_twice, left_out=left_out)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.contract import catalogue
 from tests.contract.oracle import Contract
-from tests.contract.turns import TURNS, devices_in_turn
+from tests.contract.turns import JOBS, NUMBERS, devices_in_turn
+from tests.harness.client import BACKENDS
+from tests.harness.in_turn import turn
 from tests.harness.installed import skip_unless_installed
 
 # torch.compile takes minutes; the others need a package that a backend's own requirements do not bring.
@@ -27,13 +31,23 @@ def test_any_number_of_devices_learns_what_one_learns(contract: Contract, name: 
 
 def _devices(name: str, contract: Contract) -> tuple[int, ...]:
     """All numbers of devices, or one of them in turn: all jobs on all backends would take as long as all other tests."""
-    if contract.full or name in catalogue.EVERY_NUMBER_OF_DEVICES:
-        return (1, 2, 3, 4)
-    if (number := devices_in_turn(name, contract.workers.backend)) is None:
-        pytest.skip("another backend's turn; run without -m 'not full'")
-    return (number,)
+    present = turn()
+    if contract.full or present is None or name in catalogue.EVERY_NUMBER_OF_DEVICES:
+        return (1, *NUMBERS)
+    if not (numbers := devices_in_turn(name, contract.workers.backend, present)):
+        pytest.skip("another commit's turn; ABREAST_TURN=all runs all")
+    return numbers
 
 
-def test_every_job_has_its_turn_on_one_backend() -> None:
-    named = [name for of_backend in TURNS.values() for names in of_backend.values() for name in names]
-    assert sorted(named) == sorted(catalogue.CASES.keys() - catalogue.EVERY_NUMBER_OF_DEVICES)
+def test_every_job_runs_on_every_number_of_devices_and_half_of_them_in_each_commit() -> None:
+    runs = [
+        [
+            (name, backend, *devices)
+            for name in JOBS
+            for backend in BACKENDS
+            if (devices := devices_in_turn(name, backend, turn))
+        ]
+        for turn in range(7, 25)
+    ]
+    assert {run for of_turn in runs for run in of_turn} == set(product(JOBS, BACKENDS, NUMBERS))
+    assert {len(of_turn) for of_turn in runs} <= {len(JOBS) // 2, len(JOBS) // 2 + 1}

@@ -17,12 +17,14 @@ from tests.harness.installed import skip_unless_installed
 CASE = Case(metrics=("accuracy",), model="conv_norm", epochs=1)
 
 
+@pytest.mark.in_turn
 def test_plain_keras_twice_gives_the_same(workers: Workers) -> None:
     first, second = (workers.plain.run(run, case=CASE) for _ in range(2))
     assert compare(first, second, TOLERANCES["float32"]).difference == 0.0
     assert {"history/loss", "evaluate/accuracy", "predict/0", "batch logs/loss", "weights/0"} <= first.keys()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float64"])
 def test_the_precision_of_one_test_does_not_reach_the_next(workers: Workers, policy: str) -> None:
     workers.abreast.run(run, case=Case(policy=policy, epochs=1), devices=2)
@@ -35,6 +37,7 @@ def precision_of_this_process() -> tuple[str, str]:
     return keras.config.floatx(), keras.config.dtype_policy().name
 
 
+@pytest.mark.in_turn
 def test_one_row_fewer_compares_as_different(workers: Workers) -> None:
     first, second = workers.plain.run(run, case=CASE), workers.plain.run(sabotage.run_with_other_data, case=CASE)
     del first["predict/0"], second["predict/0"]  # whose shapes give it away

@@ -63,6 +63,7 @@ def test_jit_compile_is_taken_or_announced_on_several_devices(contract: Contract
     contract.holds(Case(jit_compile=True, script="train"), 2)
 
 
+@pytest.mark.in_turn
 def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Workers) -> None:
     """TensorFlow: a second strategy with another number of devices raises. abreast starts PyTorch's workers again."""
     case = Case(script="train", rows=12)

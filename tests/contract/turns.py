@@ -1,180 +1,19 @@
-"""Which job of the catalogue runs on which backend, and on how many devices, in `make test`. `make test-full` runs all on all.
+"""The numbers of devices on which a job of the catalogue runs in `make test`. `make test-full` runs all on all.
 
-A job of the catalogue that no backend has in turn runs on every backend: `EVERY_NUMBER_OF_DEVICES`.
+The present commit chooses: each commit runs half of the jobs, each on one backend and one number of devices. Six commits in a
+row run every job on every backend, and eighteen on every number of devices.
 """
 
 from __future__ import annotations
 
-# Backend -> number of devices -> names in `catalogue.CASES`.
-TURNS: dict[str, dict[int, tuple[str, ...]]] = {
-    "jax": {
-        2: (
-            "Keras's steps called by the user's",
-            "binary focal crossentropy",
-            "dice",
-            "huber",
-            "Kullback-Leibler",
-            "log cosh",
-            "gradient accumulation",
-            "one weighted batch at a time",
-            "callback: reduce on plateau",
-            "source: endless",
-            "source: endless dataset",
-            "source: tf data",
-        ),
-        3: (
-            "sequence with a mask up to the loss",
-            "subclassed",
-            "own compute_loss that mixes rows",
-            "binary crossentropy, sum",
-            "Poisson",
-            "loss scaling",
-            "Adamax",
-            "Ftrl",
-            "Lion",
-            "shuffled",
-            "thawed after a fit",
-            "trained before by plain Keras",
-            "jit_compile",
-            "bfloat16",
-        ),
-        4: (
-            "preprocessing layers",
-            "SGD, clipvalue",
-            "moving average that overwrites",
-            "gradient accumulation, Adam, clipping",
-            "batches of 1",
-            "trainable changed between fits",
-            "parallelized before compile",
-            "callback: new settings while gradients accumulate",
-        ),
-    },
-    "tensorflow": {
-        2: (
-            "attention",
-            "loss and metric in a layer",
-            "Tversky",
-            "own function, a value per batch",
-            "sum_over_batch_size of the losses, weights zeros in front",
-            "mean of the losses, weights zeros in front",
-            "metrics of values",
-            "AMSGrad",
-            "AdamW, clipnorm",
-            "AdamW, global_clipnorm",
-            "Adagrad",
-            "Adadelta",
-            "Adafactor",
-            "Nadam",
-            "one batch at a time",
-            "source: tf data of two inputs",
-        ),
-        3: (
-            "own train_step",
-            "sum_over_batch_size of the losses, weights random",
-            "sum of the losses, weights zeros in front",
-            "mean of the losses, weights random",
-            "mean with sample weights, no weight in one batch",
-            "weights of two outputs",
-            "sum over a mask",
-            "metrics of classes",
-            "metrics of one-hot classes",
-            "a Sequential that is not built",
-            "several steps per execution",
-            "several steps per execution, short batch",
-            "float16, overflow",
-        ),
-        4: (
-            "categorical focal crossentropy",
-            "categorical generalized crossentropy",
-            "categorical hinge",
-            "cosine similarity",
-            "hinge",
-            "mean squared logarithmic error",
-            "squared hinge",
-            "own loss class",
-            "sum of the losses, weights random",
-            "binary metrics",
-            "RMSprop",
-            "97 rows in batches of 32",
-            "saved and loaded",
-            "callback: learning rate scheduler",
-            "callback: stop",
-            "source: generator",
-            "source: grain",
-            "source: torch loader",
-        ),
-    },
-    "torch": {
-        2: (
-            "LSTM with a mask",
-            "own train_step with metrics",
-            "own function that mixes rows",
-            "mean_with_sample_weight of the losses, weights zeros in front",
-            "mask, weights per time step and their mean",
-            "batch normalization and sample weights",
-            "weighted binary metrics",
-            "SGD with Nesterov momentum and weight decay",
-            "large, gradient accumulation",
-            "large, trainable changed between fits",
-            "validation_split",
-        ),
-        3: (
-            "dense",
-            "two inputs and two outputs",
-            "regularizers, add_loss and a constraint",
-            "own compute_metrics",
-            "circle",
-            "mean_with_sample_weight of the losses, weights random",
-            "class weights",
-            "weighted metrics of one-hot classes",
-            "weighted metrics of values",
-            "SGD, global_clipnorm",
-            "learning-rate schedule",
-            "large, weights without a gradient",
-            "large, float16, overflow",
-            "32 rows in one batch",
-            "batches of 3",
-            "1 row with a mask",
-            "evaluate and predict before fit",
-            "weights set between fits",
-            "made in a DataParallel scope",
-            "a Sequential not built, made in a scope",
-            "run eagerly",
-            "callback: early stopping",
-            "callback: learning rate mid epoch",
-            "callback: set weights",
-            "callback: terminate on nan",
-            "callback: swap EMA",
-            "source: py dataset",
-            "source: tensors",
-        ),
-        4: (
-            "convolution and batch normalization",
-            "own compute_loss that reads weights",
-            "connectionist temporal classification",
-            "categorical crossentropy, mean",
-            "mean absolute error",
-            "mean absolute percentage error",
-            "own function, a value per row",
-            "a weight per time step",
-            "the user's metrics",
-            "Adam",
-            "moving average at the end",
-            "Lamb",
-            "large",
-            "large, saved and loaded",
-            "large, 1 row",
-            "validation_data with weights",
-            "one batch at a time, gradient accumulation",
-            "a second fit with initial_epoch",
-            "callback: reads weights",
-            "source: generator of two inputs",
-            "float16, scaled losses",
-        ),
-    },
-}
+from tests.contract import catalogue
+from tests.harness.client import BACKENDS
+
+NUMBERS = (2, 3, 4)
+JOBS = [name for name in catalogue.CASES if name not in catalogue.EVERY_NUMBER_OF_DEVICES]
 
 
-def devices_in_turn(name: str, backend: str) -> int | None:
-    """The number of devices on which a backend has a job in turn; None where it is another backend's turn."""
-    return next((number for number, names in TURNS[backend].items() if name in names), None)
+def devices_in_turn(name: str, backend: str, turn: int) -> tuple[int, ...]:
+    """The numbers of devices for a job on a backend at this turn: one, or none."""
+    round_, place = divmod(turn + JOBS.index(name), 2 * len(BACKENDS))
+    return (NUMBERS[round_ % len(NUMBERS)],) if place == 2 * BACKENDS.index(backend) else ()

@@ -25,12 +25,14 @@ def test_a_diagnosis_leaves_everything_as_it_was(workers: Workers, devices: int)
     )  # measured 0; 1e-1 with another order of rows
 
 
+@pytest.mark.in_turn
 def test_the_test_notices_a_fit_after_another_random_draw(jax_worker: Worker) -> None:
     """The negative control of the one above."""
     plain, other = (jax_worker.run(fit_after, devices=0, diagnosed=False, draw=each) for each in (False, True))
     assert largest_difference(plain["weights"], other["weights"]) > 1e-4
 
 
+@pytest.mark.in_turn
 def test_checkpoints_of_the_user_are_not_touched(jax_worker: Worker, tmp_path: Path) -> None:
     end = jax_worker.run(diagnose_with_checkpoints, folder=str(tmp_path))
     assert end["kept"] == "the best of a long run"

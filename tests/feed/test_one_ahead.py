@@ -48,6 +48,7 @@ _BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", _BODIES)
 def test_sources_are_read_as_keras_reads_them_on_a_gpu(jax: Workers, name: str) -> None:
     module, body, arguments = _BODIES[name]
@@ -63,6 +64,7 @@ def test_this_differs_from_a_cpu(jax: Workers) -> None:
     assert jax.abreast.run(on_a_cpu, devices=2) == [2, 4, 8, 1] * 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_prefetch_changes_nothing_of_this(jax: Workers, prefetch: int) -> None:
     bodies = (

@@ -1,16 +1,18 @@
-"""Tests that take long: each commit runs each of them on one backend, or a third of those without a backend.
+"""Tests that take long: each commit runs half of them, each on one backend, or a sixth of those without a backend.
 
 The commit's hash and the place of the test's file among theirs choose the backend; its place among the tests without a backend
 chooses the commits that run such a test. So every commit tests all backends, and within a few commits each of these tests has
-met them all. `in_turn(3)` is for a test that takes minutes: only every third commit runs it. `ABREAST_TURN=3` chooses another
-turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
+met them all. `in_turn(3)` is for a test that takes minutes: a third of the commits run it, not half. `ABREAST_TURN=3` chooses
+another turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,9 @@ TURNS = len(BACKENDS)
 def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
     """Those of the tests marked `in_turn` that have another turn."""
     files: dict[str, int] = {}
-    rare: dict[str, int] = {}
+    places: dict[int, dict[str, int]] = defaultdict(
+        dict
+    )  # by how rare tests are, so that no commit has all the rare ones
     without_backend = 0
     found = []
     for item in items:
@@ -36,14 +40,14 @@ def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
         else:
             now = (turn + without_backend) % TURNS == 0
             without_backend += 1
-        if mark.args:  # each in other commits, so that none has all of them
-            place = rare.setdefault(item.nodeid.partition("[")[0], len(rare))
-            now = now and (turn // TURNS + place // TURNS) % mark.args[0] == 0
-        if not now:
+        every = mark.args[0] if mark.args else 2
+        place = places[every].setdefault(item.nodeid.partition("[")[0], len(places[every]))
+        if not now or (turn // TURNS + place // TURNS) % every:
             found.append(item)
     return found
 
 
+@cache
 def turn() -> int | None:
     """The number of the present commit's turn; None if all backends are asked for."""
     if asked := os.environ.get("ABREAST_TURN"):

@@ -118,6 +118,7 @@ def test_a_process_that_dies_while_it_writes_leaves_the_older_checkpoint(backend
     assert not [each for each in tmp_path.iterdir() if each.name.endswith(PART)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_processes_that_see_other_folders_are_refused(tmp_path: Path) -> None:
     skip_unless_installed("jax")

@@ -205,6 +205,7 @@ def code_of_rank_1_whose_end_ends_rank_0(script: str, how: str, said: str, *, ba
     return second.returncode
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [

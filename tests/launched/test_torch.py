@@ -148,6 +148,7 @@ def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
 _EQUAL = SCRIPT.replace("keras.layers.Dropout(0.2), ", "")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("size", "devices"), [(2, 2), *[pytest.param(*each, marks=pytest.mark.full) for each in ((1, 2), (3, 1), (3, 2))]]
 )
@@ -167,6 +168,7 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
 _ENDS = ENDS.replace("DataParallel()", "DataParallel(check_rows=False)")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [

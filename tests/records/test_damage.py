@@ -64,6 +64,7 @@ def is_read_wrongly(folder: Path, path: Path, right: Read) -> bool | None:
         return None
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "bits", [(6,), pytest.param(tuple(range(8)), marks=pytest.mark.full)], ids=["a bit", "all bits"]
 )
@@ -91,6 +92,7 @@ def test_verifying_finds_every_changed_byte(folder: Path) -> None:
     assert verify(folder) == []
 
 
+@pytest.mark.in_turn
 def test_without_checksums_changed_bytes_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the pixels' checksum is not checked."""
     right = read(folder)

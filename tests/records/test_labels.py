@@ -97,6 +97,7 @@ def test_words_in_shards_become_numbers_too(tmp_path: Path, kind: str) -> None:
     assert labels_of(tmp_path / "out") == ([2, 0, 1, 0, 2, 0, 2, 0, 1, 0, 2], ("cat", "dog", "owl"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["csv", "parquet", "tar"])
 def test_a_stopped_packing_of_words_goes_on_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
     source = shards_of_words(tmp_path)["tar"] if kind == "tar" else csv_of(tmp_path / "in", species=_ANIMALS * 2)

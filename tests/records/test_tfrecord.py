@@ -282,6 +282,7 @@ with tf.io.TFRecordWriter(sys.argv[1]) as writer:
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.tensorflow
 def test_records_that_tensorflow_writes_are_packed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WRITE, str(tmp_path / "a.tfrecord")]
