@@ -99,10 +99,17 @@ def _verdict(plain: dict[str, Any], placed: dict[str, Any], tolerance: float) ->
         return Verdict("different", None, len(plain["calls"]), where, draws)
     differences = [*_differences(plain["calls"], placed["calls"]), (0.0, "")]
     largest, where = max(differences)
-    announced = [text for text in placed["warnings"] if not any(folder in text for folder in _LIBRARIES)]
+    by_keras = set(map(_without_place, plain["warnings"]))
+    new = [text for text in placed["warnings"] if _without_place(text) not in by_keras]
+    announced = [text for text in new if not any(folder in text for folder in _LIBRARIES)]
     verdict = "equal" if largest < tolerance else "announced" if announced else "different"
     told = f"; {announced[0][:200]}" if verdict == "announced" else ""
     return Verdict(verdict, largest, len(plain["calls"]), where + told, draws)
+
+
+def _without_place(warning: str) -> str:
+    """A recorded warning without its file, in which both sides may differ."""
+    return warning.rpartition(" (")[0]
 
 
 def _short(error: str) -> str:

@@ -37,11 +37,20 @@ def test_another_number_or_none_on_one_side_is_a_difference(other: float) -> Non
     assert verdict_of([1.0, other], [1.0, other]) == "equal"
 
 
-def verdict_of(plain: list[float], placed: list[float]) -> str:
-    """Of the same call with these values on each side."""
+def test_only_a_warning_that_plain_keras_does_not_give_announces_a_difference() -> None:
+    ours, keras_own = "UserWarning: rows are cut (play.py)", "UserWarning: `shuffle=True` is ignored (play.py)"
+    at_keras_line = keras_own.replace("play.py", "site-packages/keras/fit.py")
+    assert verdict_of([1.0], [2.0], [], [ours]) == "announced"
+    assert verdict_of([1.0], [2.0], [keras_own], [keras_own]) == "different"
+    assert verdict_of([1.0], [2.0], [at_keras_line], [keras_own, ours]) == "announced"
+    assert verdict_of([1.0], [2.0], [at_keras_line], [keras_own]) == "different"
+
+
+def verdict_of(plain: list[float], placed: list[float], *warnings: list[str]) -> str:
+    """Of the same call with these values, and these warnings, on each side."""
     one, other = (
-        {"error": None, "draws": [], "warnings": [], "calls": [{"call": "fit", "values": values}]}
-        for values in (plain, placed)
+        {"error": None, "draws": [], "warnings": said, "calls": [{"call": "fit", "values": values}]}
+        for values, said in zip((plain, placed), warnings or ([], []), strict=True)
     )
     return runs._verdict(one, other, 1e-3).verdict
 
