@@ -29,6 +29,7 @@ _RAGGED = "ragged rows are not cut into shards: refused by name before the first
 _DENSE = "the test wants its layers to get sparse tensors, and batches are made dense: the numbers are the same"
 _TRACES = "the test counts traces of a `train_step`, which each replica traces once"
 _WARNS = "the test counts a warning of Keras's in the model's `call`, which each replica runs, and the look at the rows"
+_MODEL_PARALLEL = "the test sets a `keras.distribution.ModelParallel`: refused by name before the first step"
 
 EXCEPTIONS: tuple[Named, ...] = (
     Named("::test_evaluate_with_custom_compute_loss", _RUNNING_TEST, ("torch",)),
@@ -40,6 +41,7 @@ EXCEPTIONS: tuple[Named, ...] = (
     Named("::test_functional_struct_outputs_namedtuple_struct_losses", _RUNNING_TEST, ("torch",)),
     *(Named(f"::test_functional_struct_outputs_struct_losses{n}", _RUNNING_TEST, ("torch",)) for n in (0, 1, 6, 7)),
     Named("FeatureSpaceTest::test_tf_data_async_processing", _TABLE, ("torch",)),
+    Named("JAXTrainerTest::test_train_on_batch_ModelParallel", _MODEL_PARALLEL, ("jax",)),
     Named("::test_swap_ema_weights_with_tf_distribute", _TF_DISTRIBUTE, ("tensorflow",)),
     *(
         Named(f"::test_trainer_with_raggeds_{kind}", _RAGGED, ("tensorflow",))

@@ -18,12 +18,22 @@ from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, leaf_metrics, optimizers
-from abreast.exact.metrics import adds_up, metrics, update_metrics
+from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
-from abreast.exact.replica import Replica, ReplicaLink, current, is_inside, replica, unpack, valid_rows
+from abreast.exact.replica import (
+    Replica,
+    ReplicaLink,
+    check_outputs,
+    current,
+    is_inside,
+    other_rows,
+    replica,
+    unpack,
+    valid_rows,
+)
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.warn_once import warn_once
 
@@ -38,6 +48,7 @@ __all__ = [
     "adds_up",
     "announce_random",
     "check_layers",
+    "check_outputs",
     "current",
     "diverging_variables",
     "exchange",
@@ -48,10 +59,12 @@ __all__ = [
     "loss_contribution",
     "metrics",
     "optimizers",
+    "other_rows",
     "overrides_step",
     "related_rows",
     "replica",
     "running",
+    "sees_updates",
     "state_rule_of_own_step",
     "unpack",
     "update_metrics",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
 
 from abreast.keras_private.models import Functional
-from abreast.keras_private.modules import LAYERS
+from abreast.keras_private.modules import KERAS, LAYERS
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -104,6 +104,14 @@ def name_of(member: Any) -> str:
 def leaf_metrics(model: Any) -> list[Any]:
     """The metrics of a model that hold state themselves; a container of metrics is replaced by its parts."""
     leaves: list[Any] = []
-    for metric in model.metrics:
+    for metric in [*model.metrics, *_unlisted(model)]:
         leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])
     return list({id(metric): metric for metric in leaves}.values())
+
+
+def _unlisted(model: Any) -> Iterator[Any]:
+    """The metrics of a model's layers, if the user's own `metrics` property may forget some."""
+    listing = getattr(type(model).metrics, "fget", None)
+    if not str(getattr(listing, "__module__", "")).startswith(KERAS):
+        for layer in model._flatten_layers():
+            yield from layer._metrics

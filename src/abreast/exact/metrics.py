@@ -46,6 +46,17 @@ def adds_up(metric: Any) -> bool:
     return is_of_keras(function) and name is not None and name not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
 
 
+def sees_updates(model: Any) -> bool:
+    """Whether the user's code could see whether a step updates its metrics before or after the weights."""
+    if is_users(model, "compute_metrics") or not all(map(adds_up, leaf_metrics(model))):
+        return True
+    optimizers = [model.optimizer, getattr(model.optimizer, "inner_optimizer", None)]
+    rates = [getattr(optimizer, "_learning_rate", None) for optimizer in optimizers]
+    constraints = [weight.constraint for weight in model.trainable_weights]
+    run_in_update = (each for each in (*optimizers, *rates, *constraints) if each is not None)
+    return not all(is_of_keras(type(each)) for each in run_in_update)
+
+
 @contextmanager
 def metrics(model: Any) -> Iterator[None]:
     """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""

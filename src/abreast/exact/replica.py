@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import keras
 from keras import ops, tree
 
+from abreast.errors import ModelError
 from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
@@ -141,6 +142,24 @@ def valid_rows(data: Any, rows: Any) -> Any:
         return leaf
 
     return tree.map_structure(head, data)
+
+
+def check_outputs(outputs: Any, data: Any) -> None:
+    """Raise `ModelError` for an output of `predict_step` whose rows are not those of the batch: replicas' rows are joined."""
+    rows = tree.flatten(data)[0].shape[0]
+    for leaf in tree.flatten(outputs):
+        found = leaf.shape[0] if len(getattr(leaf, "shape", ())) else None
+        if rows is not None and found is not None and found != rows:
+            raise other_rows()
+
+
+def other_rows() -> ModelError:
+    """The error for outputs that cannot be joined."""
+    return ModelError(
+        "the rows of output of predict_step are not those of its batch: how the outputs of several replicas belong together is "
+        "not known",
+        "give each row of the batch one row of output (further rows as a further axis), or predict on one device",
+    )
 
 
 def unpack(data: Any) -> tuple[Any, Any, Any]:

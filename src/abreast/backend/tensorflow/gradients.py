@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +21,8 @@ from abreast.backend.tensorflow.turns import Turns
 from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+
+_ARE_SUMS = ContextVar("whether the gradients that an optimizer gets are sums already", default=False)
 
 
 class SharedGradients:
@@ -37,6 +40,9 @@ class SharedGradients:
         changed = exact.optimizers(self._model) if self._model is not None else []
         for optimizer in changed:
             optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
+            if type(optimizer).apply_gradients is not BaseOptimizer.apply_gradients:
+                of_user = functools.partial(self._apply_gradients, turns, optimizer, optimizer.apply_gradients)
+                optimizer.__dict__["apply_gradients"] = of_user
             # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
             # gradient for that copy, which would keep the graph alive for ever.
             for one in _with_inner(optimizer):
@@ -46,12 +52,33 @@ class SharedGradients:
         finally:
             for optimizer in changed:
                 optimizer.__dict__.pop("apply", None)
+                optimizer.__dict__.pop("apply_gradients", None)
                 for one in _with_inner(optimizer):
                     one.__dict__.pop("_all_reduce_sum_gradients", None)
 
     def _apply(
         self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
     ) -> None:
+        sums = grads if _ARE_SUMS.get() else self._sums(turns, optimizer, grads, trainable_variables)
+        plain(sums, trainable_variables)
+
+    def _apply_gradients(self, turns: Turns, optimizer: Any, plain: Callable[[Any], Any], grads_and_vars: Any) -> Any:
+        """The user's own `apply_gradients`, which may clip: it gets the sums, and passes them to `apply`."""
+        if accumulating(optimizer) is not None and turns.reach.total > 1:
+            raise ModelError(
+                f"{type(optimizer).__name__} has an apply_gradients of its own and accumulates gradients, which replicas keep "
+                "apart until the weights change",
+                "override apply instead, or leave out gradient_accumulation_steps",
+            )
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        sums = self._sums(turns, optimizer, gradients, variables)
+        token = _ARE_SUMS.set(True)
+        try:
+            return plain(list(zip(sums, variables, strict=True)))
+        finally:
+            _ARE_SUMS.reset(token)
+
+    def _sums(self, turns: Turns, optimizer: Any, grads: Any, trainable_variables: Any) -> list[Any]:
         running = exact.current()
         assert running is not None
         if not optimizer.built and trainable_variables is not None:
@@ -60,10 +87,8 @@ class SharedGradients:
         if running.own_step:
             gradients = [_weighted(gradient, running.weight) for gradient in gradients]
         if accumulating(optimizer) is not None and turns.reach.total > 1:
-            sums = turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer, turns.reach))
-        else:
-            sums = turns.meet(gradients, self._reducer.sum_gradients)
-        plain(sums, trainable_variables)
+            return turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer, turns.reach))  # type: ignore[no-any-return]
+        return turns.meet(gradients, self._reducer.sum_gradients)  # type: ignore[no-any-return]
 
     def _build_optimizer(self, optimizer: Any, trainable_variables: Any, num_replicas: int) -> list[None]:
         with tf.init_scope():

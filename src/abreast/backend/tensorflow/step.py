@@ -8,7 +8,8 @@ values that `exact` needs. Then each replica runs the optimizer by itself, on eq
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,7 @@ class Program:
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
                 function = self._trace(staged, specs)
-        with self.variables.turn():
+        with self.variables.turn(), _named_errors():
             self.variables.work(adds_up=self.kind != "predict")
             return function(counts, *tensors)
 
@@ -179,7 +180,11 @@ class Program:
         return _update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _predict(self, running: exact.Replica, data: Any) -> Any:
-        return self.model.predict_step(data)
+        outputs = self.model.predict_step(data)
+        if self.reach.total > 1:
+            exact.check_outputs(outputs, data)
+            _check_unknown_rows(outputs, data)
+        return outputs
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
         """Set states that replicas changed by their own rows, mostly moving statistics, to their mean weighted by rows."""
@@ -229,6 +234,28 @@ class Program:
                 return self.reach.rows(tf.concat(heads, axis=0))
 
         return tree.map_structure(join, *results)
+
+
+_OTHER_ROWS = "abreast: other rows of output than of the batch"
+
+
+def _check_unknown_rows(outputs: Any, data: Any) -> None:
+    """The check of `exact.check_outputs` for tensors whose number of rows is only known when the step runs."""
+    rows = tree.flatten(data)[0]
+    for leaf in tree.flatten(outputs):
+        if tf.is_tensor(leaf) and leaf.shape.rank and None in (leaf.shape[0], rows.shape[0]):
+            tf.debugging.assert_equal(tf.shape(leaf)[0], tf.shape(rows)[0], _OTHER_ROWS)
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Inside, a failed `_check_unknown_rows` is an error of ours."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if _OTHER_ROWS not in str(error):
+            raise
+        raise exact.other_rows() from None
 
 
 def _metric_results(model: Any) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class ReplicaStep:
         self.holds_gradients = False
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
         self.relations: exact.Relations | None = None
+        self._metrics_are_last: bool | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """Run one optimizer step; return the logs of a user's own `train_step` or `compute_metrics`, else None."""
@@ -81,6 +82,8 @@ class ReplicaStep:
         running = self._replica(counts, own_step=True, kind="predict")
         with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
             outputs = self.model.predict_step(shard)
+            if len(counts) > 1:
+                exact.check_outputs(outputs, shard)
             outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
             return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)
 
@@ -121,28 +124,35 @@ class ReplicaStep:
             if not self.holds_gradients:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
-            with torch.no_grad():
-                seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
-                logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
-            if gradients.overlaps:
+            if self._metrics_are_last is None:
+                self._metrics_are_last = exact.sees_updates(model)
+            is_last = self._metrics_are_last
+            seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
+            logs = None if is_last else _logs(running, contribution, seen)
+            if gradients.overlaps and not is_last:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
                 gradients.backward(target)
         if not updates and not gradients.is_known:
             gradients.own()
-        in_message = gradients.is_small and gradients.weights and updates
-        if not gradients.overlaps:
-            self._state.start(gradients.own() if in_message else ())
-        self._state.finish()
-        if not gradients.weights:
+        if not is_last:
+            in_message = gradients.is_small and gradients.weights and updates
+            if not gradients.overlaps:
+                self._state.start(gradients.own() if in_message else ())
+            self._state.finish()
+        if gradients.weights:
+            if updates:
+                gradients.finish(are_sums=gradients.is_small and not is_last)
+            self._apply(gradients.weights, updates)
+            if updates:
+                gradients.begin_overlap()
+        else:
             users_line.warn("The model does not have any trainable weights.")
-            return logs
-        if updates:
-            gradients.finish()
-        self._apply(gradients.weights, updates)
-        if updates:
-            gradients.begin_overlap()
+        if is_last:  # as in Keras's step
+            logs = _logs(running, contribution, seen)
+            self._state.start()
+            self._state.finish()
         return logs
 
     def _updates_now(self) -> bool:
@@ -190,6 +200,12 @@ def _copied(weight: Any) -> Any:
     return tree.map_structure(lambda leaf: None if leaf is None else leaf.clone(), weight)
 
 
+@torch.no_grad()
+def _logs(running: exact.Replica, contribution: torch.Tensor, seen: Any) -> Any:
+    """Update the metrics; return the logs of a user's own `compute_metrics`, else None."""
+    return _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
+
+
 def _valid(data: Any, rows: int) -> Any:
     """The data without its stand-in row."""
     return data if rows else exact.valid_rows(data, 0)
@@ -234,10 +250,14 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         running = exact.current()
         if running is None or not running.own_step:
             return plain(self, grads, trainable_variables)
+        own = list(grads)
         with torch.no_grad():
-            grads = _sum_weighted(running, list(grads))
+            sums = _sum_weighted(running, own)
+        for variable, gradient, total in zip(trainable_variables or (), own, sums, strict=False):
+            if gradient is not None and variable.value.grad is gradient:  # what callbacks read is of all rows, too
+                variable.value.grad = total
         with exact.replica(None):
-            return plain(self, grads, trainable_variables)
+            return plain(self, sums, trainable_variables)
 
     return apply
 

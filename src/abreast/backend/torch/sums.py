@@ -105,9 +105,9 @@ class Gradients:
         return [parameter.grad for parameter in parameters]
 
     @torch.no_grad()
-    def finish(self) -> None:
-        """Sum the gradients of a large model, unless DDP summed them during backward."""
-        if self.is_small:
+    def finish(self, are_sums: bool) -> None:
+        """Sum the gradients, unless they are sums already, or DDP summed them during backward."""
+        if are_sums:
             return
         gradients = self.own()
         if not self.overlaps:
