@@ -159,7 +159,13 @@ EXAMPLES = (
 
 
 # Examples and backends that differ, and why.
-REASONS: dict[tuple[str, str], str] = {}
+REASONS: dict[tuple[str, str], str] = {
+    (
+        "vision/learnable_resizer",
+        "torch",
+    ): "rounding that DenseNet121 makes large: in float64, the loss differs by 2e-12 in the "
+    "first epoch, by 5e-8 in the second",
+}
 
 
 def find(folder: Path, name: str) -> Path | None:
