@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
+from keras import tree
 
 from abreast import exact
 from abreast.backend.tensorflow.processes import Reach
@@ -153,8 +154,12 @@ def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_inner(optimizer: Any) -> list[Any]:
-    inner = getattr(optimizer, "inner_optimizer", None)
-    return [optimizer] if inner is None else [optimizer, inner]
+    """An optimizer and those that it holds (of a `LossScaleOptimizer`, a `MultiOptimizer`, one of the user's)."""
+    found = {id(optimizer): optimizer}
+    for held in tree.flatten([value for name, value in vars(optimizer).items() if name != "_tracker"]):
+        if isinstance(held, BaseOptimizer):
+            found |= {id(each): each for each in _with_inner(held)}
+    return list(found.values())
 
 
 def _weighted(gradient: Any, weight: Any) -> Any:
