@@ -35,6 +35,7 @@ from abreast.exact.replica import (
     valid_rows,
 )
 from abreast.exact.row_check import RowCheck, related_rows
+from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
@@ -46,7 +47,10 @@ __all__ = [
     "ReplicaLink",
     "RowCheck",
     "adds_up",
+    "adds_up_in_place",
+    "announce_python",
     "announce_random",
+    "announce_untracked",
     "check_layers",
     "check_outputs",
     "current",
@@ -67,6 +71,7 @@ __all__ = [
     "sees_updates",
     "state_rule_of_own_step",
     "unpack",
+    "untracked",
     "update_metrics",
     "valid_rows",
     "warn_once",

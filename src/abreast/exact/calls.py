@@ -52,6 +52,7 @@ class FullRun:
         self.adders: dict[int, int] = {}  # by the same member: the watched member that was running then
         self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
+        self.untracked: dict[int, Any] = {}  # by identity: assigned variables that are not among `states`
         self.gradients: list[list[Any]] = []  # by call of an optimizer
         self.logs: dict[str, Any] = {}  # numbers that a step returns
         # Numbers for a whole batch: metric -> its calls -> the numbers that the call got.
@@ -59,13 +60,14 @@ class FullRun:
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """Run `forward(data)` and record the call of every watched member; variables keep their values."""
-        scope = keras.StatelessScope()
-        self._scope = scope
+        scope = self._scope = _Scope()
         with self._watching(), scope:
             result = forward(data)
             self.logs = self._numbers_of(result)  # this run's own numbers, not those of the full run
             self._met(THE_STEP, 0, "out", result)
-        for state in self._states:
+        known = set(map(id, self._states))
+        self.untracked = {number: each for number, each in scope.variables.items() if number not in known}
+        for state in [*self._states, *self.untracked.values()]:
             value = scope.get_current_value(state)
             if value is not None:
                 self.new_states[id(state)] = as_array(value)
@@ -165,6 +167,18 @@ class FullRun:
         if all(new is old for new, old in zip(going_on, leaves, strict=True)):
             return data
         return tree.pack_sequence_as(data, going_on)
+
+
+class _Scope(keras.StatelessScope):  # type: ignore[misc]
+    """A stateless scope that keeps the variables that were assigned inside, by identity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: dict[int, Any] = {}
+
+    def add_update(self, update: Any) -> None:
+        self.variables[id(update[0])] = update[0]
+        super().add_update(update)
 
 
 class PartRun(FullRun):

@@ -9,6 +9,9 @@ class Probe(Protocol):
     """The backend's part of the search: framework state that Keras does not see, and the precision of the kernels."""
 
     noise: float  # largest relative difference of a kernel's results between batches of different lengths
+    is_one_process: (
+        bool  # whether one process runs all replicas, so that they share variables which the model does not hold
+    )
 
     def unchanged(self) -> Any:
         """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""

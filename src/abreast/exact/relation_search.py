@@ -14,7 +14,7 @@ from keras import tree
 
 from abreast.exact.calls import FullRun, PartRun, PerturbedRun
 from abreast.exact.dry_run import drew, dry_run, rewind_generators
-from abreast.exact.members import leaf_metrics, name_of_owner
+from abreast.exact.members import leaf_metrics, name_of_owner, optimizers
 from abreast.exact.probe import Probe
 from abreast.exact.relations import Relations
 from abreast.exact.rows import RowRange
@@ -48,6 +48,8 @@ def _relations(
     with dry_run(model) as snapshot, probe.unchanged():
         whole = FullRun(model, states)
         whole.run(forward, data)
+        held = _held_elsewhere(model)
+        untracked = {number: each for number, each in whole.untracked.items() if number not in held}
         numbers = [snapshot.numbers()]
         runs = []
         for part in parts:
@@ -59,7 +61,7 @@ def _relations(
             numbers.append(snapshot.numbers())
             runs.append(run)
         draws = drew() or probe.drew()
-        found = RunDifferences(model, states, whole, runs, probe, kind)
+        found = RunDifferences(model, states, whole, runs, probe, kind, untracked)
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
             snapshot.put_back()
@@ -97,7 +99,13 @@ def _cut(data: Any, part: RowRange) -> Any:
 
 
 def _states(model: Any) -> list[Any]:
-    """The variables that a call may assign, except those of metrics, which `metrics.py` combines."""
+    """The variables of a model that a call may assign, except those of metrics, which `metrics.py` combines."""
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     variables = {id(variable): variable for variable in model.variables if id(variable) not in metrics}
     return list(variables.values())
+
+
+def _held_elsewhere(model: Any) -> set[int]:
+    """Identities of the variables of metrics and optimizers that the model holds: other rules combine them."""
+    owners = [*leaf_metrics(model), *optimizers(model)]
+    return {id(variable) for owner in owners for variable in owner.variables}

@@ -48,6 +48,8 @@ class Relations:
     # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
+    # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
+    added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.gathered or self.sums or self.assigned or self.scalars)
@@ -76,3 +78,4 @@ class Relations:
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept
         self.settled |= other.settled
+        self.added |= other.added

@@ -40,6 +40,11 @@ def settled_states(model: Any) -> set[int]:
     return _found[model].settled if is_checked(model) else set()
 
 
+def added_states(model: Any) -> set[int]:
+    """Identities of the variables outside the model to which each replica adds the part of its rows."""
+    return _found[model].added if is_checked(model) else set()
+
+
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows."""
 
@@ -108,8 +113,8 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
         )
     if found.foreign:
         raise ModelError(
-            f"{found.foreign} is a tf.Variable that Keras does not track and that the model's call changes: all replicas would "
-            "change the same variable",
+            f"{found.foreign} is a tf.Variable that Keras does not track and that the model's {_whose_code(own_step, kind)} "
+            "changes: all replicas would change the same variable",
             "create it with add_weight, or as a keras.Variable",
         )
     if found.draws:
@@ -136,6 +141,10 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{', '.join(name_of(everyone[number]) for number in found.gathered)} for all rows of the batch: the result is that "
             "of one device, and this part gets no faster",
         )
+
+
+def _whose_code(own_step: bool, kind: str) -> str:
+    return f"{kind}_step" if own_step else "call"
 
 
 def _whose(kind: str, model: Any, own_step: bool) -> str:

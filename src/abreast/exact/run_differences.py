@@ -26,11 +26,20 @@ class RunDifferences:
     """The differences between the runs; `clear` drops those that a further run explains by rounding or random numbers."""
 
     def __init__(
-        self, model: Any, states: list[Any], whole: FullRun, runs: list[PartRun], probe: Probe, kind: str
+        self,
+        model: Any,
+        states: list[Any],
+        whole: FullRun,
+        runs: list[PartRun],
+        probe: Probe,
+        kind: str,
+        untracked: dict[int, Any],
     ) -> None:
         self.members = members(model)
         self.whole, self.runs, self.probe, self._kind_of_step = whole, runs, probe, kind
-        self._before = {id(state): as_array(state.value) for state in states if id(state) in whole.new_states}
+        self._untracked = untracked  # by identity: assigned variables that neither the model nor its optimizers hold
+        changed = [state for state in [*states, *untracked.values()] if id(state) in whole.new_states]
+        self._before = {id(state): as_array(state.value) for state in changed}
         self._fine = ("same", "mean") if kind == "train" else ("same",)
         self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
         self._again: PerturbedRun | None = None
@@ -72,15 +81,31 @@ class RunDifferences:
                     result, self.whole.adders[number], "a loss that it adds is neither a mean nor a sum over rows"
                 )
         for state in self._states:
-            owner = self.whole.owners.get(state, THE_STEP)
-            self._gather(result, owner, "a state that it changes is not that of one device")
+            self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
+
+    def _fine_for(self, state: int) -> tuple[str, ...]:
+        """The kinds of a state that steps combine by themselves: no rule averages a variable that Keras does not track."""
+        return ("same",) if state in self._untracked else self._fine
+
+    def _gather_state(self, result: Relations, state: int, owner: int) -> None:
+        variable = self._untracked.get(state)
+        if variable is None:
+            self._gather(result, owner, "a state that it changes is not that of one device")
+        elif owner != THE_STEP:
+            self._gather(
+                result, owner, f"it changes {variable.name!r}, a variable that Keras does not track, by its rows"
+            )
+        elif self._state_kind(state) == "sum" and self.probe.is_one_process:
+            result.added.add(state)  # every replica adds the part of its rows to the one variable
+        else:
+            result.no_means = f"which changes {variable.name!r}, a variable that Keras does not track, by its rows"
 
     def _find(self) -> None:
         self._places = self._related_places()
         kinds = {number: self._loss_kind(number) for number in self.whole.losses}
         self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
-        self._states = [state for state in self.whole.new_states if self._state_kind(state) not in self._fine]
+        self._states = [state for state in self._before if self._state_kind(state) not in self._fine_for(state)]
         self._gradients = self._gradient_kind()
         self._scalars = {number: self._scalar_kinds(number) for number in self.whole.scalars}
         logs = {name: self._log_kind(name) for name in sorted(self._numbers)}

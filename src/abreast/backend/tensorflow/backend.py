@@ -261,7 +261,7 @@ class TensorFlowBackend:
         return [spec for spec in specs if hasattr(spec, "shape")]
 
     def _check_rows(self, check: exact.RowCheck, model: Any, taken: Taken[StagedBatch], placement: Placement) -> None:
-        probe = TensorFlowProbe(model, tf_names(placement.devices)[0])
+        probe = TensorFlowProbe(model, tf_names(placement.devices)[0], is_one_process=self._launched is None)
         batch, counts = taken.host, taken.staged.counts
         is_whole = taken.counts is None and (batch.held is None or len(batch.held) == batch.rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
 from abreast.backend.tensorflow.functions import inlined
+from abreast.backend.tensorflow.variables import ON_FOREIGN
 
 _SEED = 5_915_587_277  # an arbitrary number that users are unlikely to use as a seed
 
@@ -20,16 +22,24 @@ _SEED = 5_915_587_277  # an arbitrary number that users are unlikely to use as a
 class TensorFlowProbe:
     """See `exact.Probe`."""
 
-    def __init__(self, model: Any, device: str) -> None:
+    def __init__(self, model: Any, device: str, is_one_process: bool = True) -> None:
         self._model, self.device = model, device
         self.noise = 4e-3 if "GPU" in self.device else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._seeds: _Seeds | None = None
         self._changed = ""
+        self.is_one_process = is_one_process
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         others = _others(self._model)
         values = [tf.identity(variable) for variable in others.values()]
+        found: list[tuple[Any, Any]] = []
+
+        def note(variable: Any) -> None:
+            if all(variable is not known for known, _ in found):
+                found.append((variable, tf.identity(variable)))
+
+        ON_FOREIGN.append(note)
         running = context.context()
         seeds = getattr(running, "_rng", None)
         everywhere = getattr(stateful_random_ops, "global_generator", None)
@@ -40,9 +50,13 @@ class TensorFlowProbe:
             with inlined(num_replicas=1), tf.device(self.device), tf.summary.record_if(False):
                 yield
         finally:
+            ON_FOREIGN.remove(note)
             for (name, variable), value in zip(others.items(), values, strict=True):
                 if not bool(tf.reduce_all(variable == value)):
                     self._changed = self._changed or name
+                variable.assign(value)
+            for variable, value in found:
+                self._changed = self._changed or _name_of(variable, self._model)
                 variable.assign(value)
             if seeds is not None and running._rng is self._seeds:
                 running._rng = seeds
@@ -88,6 +102,14 @@ def _others(model: Any) -> dict[str, Any]:
                 if isinstance(leaf, tf.Variable) and id(leaf) not in known:
                     found.setdefault(id(leaf), (f"{layer.name}.{name}", leaf))
     return {f"{name} {number}" if number else name: leaf for number, (name, leaf) in enumerate(found.values())}
+
+
+def _name_of(variable: Any, model: Any) -> str:
+    """The user's name of a TensorFlow variable: that of a global which the model's step or losses read, else its own."""
+    own = getattr(model, "train_step", None)
+    spaces = [vars(sys.modules["__main__"]), getattr(getattr(own, "__func__", own), "__globals__", {})]
+    names = [name for space in spaces for name, value in list(space.items()) if value is variable]
+    return names[0] if names else str(variable.name)
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from abreast.errors import ModelError
 from abreast.hosts.ring import Ring
 from abreast.hosts.sums_beside import SumsBeside
 
+OWN_PYTHON = "abreast_exchange"  # in the names of operations that call Python of ours
 _HOST = "/CPU:0"
 _BUCKET_BYTES = 4 << 20
 Last = WeakKeyDictionary[Any, Any]  # by graph: the last operation of a kind
@@ -73,7 +74,7 @@ class Processes:
 
     def _begin(self, flat: Any) -> Any:
         with tf.device(_HOST), _after(self._last_begun):
-            number = tf.numpy_function(self._beside.begin, [flat], tf.int64)
+            number = tf.numpy_function(self._beside.begin, [flat], tf.int64, name=OWN_PYTHON)
         if not tf.executing_eagerly() and (order := number.graph.experimental_acd_manager) is not None:
             order.run_independently(number.op)  # else it would wait for the exchanges that were traced before it
         _note(self._last_begun, number)
@@ -82,7 +83,7 @@ class Processes:
     def _call(self, function: Callable[[Any], Any], tensor: Any, dtype: Any = None) -> Any:
         # TensorFlow orders these operations itself, except beside a `tf.cond` that has such operations in its branches.
         with tf.device(_HOST), _after(self._last):
-            found = tf.numpy_function(function, [tensor], dtype or tensor.dtype)
+            found = tf.numpy_function(function, [tensor], dtype or tensor.dtype, name=OWN_PYTHON)
         _note(self._last, found)
         return found
 

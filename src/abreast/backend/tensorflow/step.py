@@ -21,7 +21,7 @@ from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
-from abreast.backend.tensorflow.processes import Reach
+from abreast.backend.tensorflow.processes import OWN_PYTHON, Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.backend.tensorflow.turns import TurnLink, Turns
@@ -95,6 +95,8 @@ class Program:
             function = function.get_concrete_function()
             if num_replicas > 1 and _draws(function.graph):
                 exact.announce_random(self.model)
+            if num_replicas > 1 and _calls_python(function.graph):
+                exact.announce_python(self.model)
         self._traces[str(staged.structure)] = specs, function
         return function
 
@@ -314,11 +316,21 @@ def _draw_apart(first_replica: int) -> None:
 
 def _draws(graph: Any) -> bool:
     """Whether a traced step, or a function in it, has an operation that draws random numbers, for TensorFlow or for Keras."""
+    return any(word in kind for kind, _ in _operations(graph) for word in _RANDOM)
+
+
+def _calls_python(graph: Any) -> bool:
+    """Whether a traced step has a `tf.py_function` or `tf.numpy_function` of the user that may keep a state."""
+    return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
+
+
+def _operations(graph: Any) -> set[tuple[str, str]]:
+    """The types and names of the operations of a graph and of the functions in it."""
     functions = graph.as_graph_def(add_shapes=False).library.function
-    kinds = {operation.type for operation in graph.get_operations()}
-    kinds |= {node.op for function in functions for node in function.node_def}
-    return any(word in kind for kind in kinds for word in _RANDOM)
+    own = {(operation.type, operation.name) for operation in graph.get_operations()}
+    return own | {(node.op, node.name) for function in functions for node in function.node_def}
 
 
 _SEED_STRIDE = 1_000_003
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
+_PYTHON = ("PyFunc", "EagerPyFunc")

@@ -35,6 +35,19 @@ AT_WORK = threading.RLock()
 
 # Functions that get a Keras variable after an assignment to it, or to its plain variable, outside steps.
 ON_ASSIGNMENT: list[Callable[[Any], None]] = []
+# Functions that get a plain variable before a run of the row check assigns to it without Keras.
+ON_FOREIGN: list[Callable[[Any], None]] = []
+
+_ASSIGNING = (
+    *("assign", "assign_add", "assign_sub", "_strided_slice_assign", "scatter_sub", "scatter_add", "scatter_max"),
+    *("scatter_min", "scatter_mul", "scatter_div", "scatter_update", "batch_scatter_update", "scatter_nd_sub"),
+    *("scatter_nd_add", "scatter_nd_update", "scatter_nd_max", "scatter_nd_min"),
+)
+_OF_SEEDS = (
+    "seed_generator_state"  # Keras's name for the state of a generator; `exact` makes the replicas' seeds differ
+)
+_thread = threading.local()
+_entered: Variables | None = None  # those of the replica that is at work; a trace holds `AT_WORK`
 
 
 @dataclass(eq=False)
@@ -55,11 +68,14 @@ def install() -> None:
 
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
-        plain(self, value)
+        if _entered is not None and exact.is_inside() and self.name != _OF_SEEDS:
+            _entered.take_in(self)
+        with _by_keras():
+            plain(self, value)
         _assigned(self, self._value)
 
     Variable._direct_assign = assign
-    for name in ("assign", "assign_add", "assign_sub"):
+    for name in _ASSIGNING:
         setattr(ResourceVariable, name, _noticed(getattr(ResourceVariable, name)))
 
 
@@ -68,12 +84,35 @@ def _noticed(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(_thread, "by_keras", False):
+            _meet_untracked(self)
         result = plain(self, *args, **kwargs)
         if (owner := getattr(self, OWNER, None)) is not None and (variables := owner()) is not None:
             _assigned(variables.of_plain(self), self)
         return result
 
     return assign
+
+
+@contextmanager
+def _by_keras() -> Iterator[None]:
+    """Inside, this thread assigns to a plain variable through its Keras variable."""
+    _thread.by_keras = True
+    try:
+        yield
+    finally:
+        _thread.by_keras = False
+
+
+def _meet_untracked(plain: Any) -> None:
+    """Report an assignment to a variable without a Keras variable: to the row check, or as a `ModelError` in a step."""
+    if hasattr(plain, OWNER):
+        return
+    if exact.running() is not None:
+        for listener in ON_FOREIGN:
+            listener(plain)
+    elif _entered is not None and exact.is_inside() and _entered.is_shared():
+        raise exact.untracked(f"a tf.Variable ({plain.name})")
 
 
 def _assigned(variable: Any, plain: Any) -> None:
@@ -92,6 +131,8 @@ class Variables:
     def __init__(self, model: Any, devices: tuple[str, ...], reach: Reach) -> None:
         self.devices = devices
         self._reach = reach
+        self._model = weakref.ref(model)
+        self._index = 0  # the replica at work
         self.metric_sums: list[Any] = []  # variables in which each replica accumulates its own sum
         self.gradient_sums: list[Any] = []  # likewise, between two updates of an optimizer that accumulates gradients
         self.is_spread = False  # whether the copies have the values of the plain variables
@@ -115,12 +156,33 @@ class Variables:
 
     def enter(self, index: int | None) -> None:
         """Set every Keras variable to the variable of replica `index`; with None, to the plain variable."""
+        global _entered
+        _entered = None if index is None else self
+        self._index = index or 0
         for variable, copies in self._copies.values():
             variable._value = copies.values[index or 0]
 
     def has(self, variable: Any) -> bool:
         """Whether a Keras variable is placed."""
         return id(variable) in self._copies
+
+    def is_shared(self) -> bool:
+        """Whether several replicas would change a variable without copies."""
+        return self._reach.total > 1
+
+    def take_in(self, variable: Any) -> None:
+        """Before the running replica assigns to a variable that the model does not hold: give each replica a copy.
+
+        The first replica's value is kept, which is that of one device if the variable does not follow the rows. All replicas have
+        read equal values so far, because none has assigned to it.
+        """
+        if self.has(variable) or not self.is_shared() or exact.adds_up_in_place(self._model(), variable):
+            return
+        exact.announce_untracked(self._model(), variable)
+        if len(self.devices) > 1:
+            with tf.init_scope():
+                self._add([variable], [], [], moves=False)
+            variable._value = self.copies(variable)[self._index]
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Place the variables of an optimizer that has just been built."""
@@ -231,7 +293,7 @@ class Variables:
         for optimizer in exact.optimizers(model):
             _adopt(optimizer)
 
-    def _add(self, variables: list[Any], of_metrics: list[Any], of_gradients: list[Any]) -> None:
+    def _add(self, variables: list[Any], of_metrics: list[Any], of_gradients: list[Any], moves: bool = True) -> None:
         kinds = [(set(map(id, of_metrics)), self.metric_sums), (set(map(id, of_gradients)), self.gradient_sums)]
         for variable in variables:
             if variable._value is None or id(variable) in self._copies:
@@ -239,7 +301,8 @@ class Variables:
             sums = [known for numbers, known in kinds if id(variable) in numbers]
             for known in sums:
                 known.append(variable)
-            _move(variable, self.devices[0])
+            if moves:
+                _move(variable, self.devices[0])
             self._copies[id(variable)] = variable, self._copies_of(variable, bool(sums))
             self._of_plain[id(variable._value)] = variable
             setattr(variable._value, OWNER, weakref.ref(self))
@@ -263,6 +326,7 @@ class Variables:
                     dtype=value.dtype,
                     name=variable.name,
                 )
+            setattr(copy, OWNER, lambda: None)
             copy._distributed_container = lambda: plain  # optimizers identify a variable by the plain one
             values.append(copy)
         lock = next((copies.lock for _, copies in self._copies.values()), None)

@@ -37,6 +37,7 @@ class TorchProbe:
         self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._drawn: Any = None
         self._draws = _Draws()
+        self.is_one_process = False
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
