@@ -29,7 +29,8 @@ _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
-_MOST_NUMBERS = 4096  # limit for an attribute that `Snapshot.numbers` reports
+_MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
+_OF_KERAS = ("_losses", "_loss_ids")  # of a layer: the losses of its present call
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -126,16 +127,18 @@ class Snapshot:
             return list(vars(value).values())
         return []
 
-    def numbers(self) -> dict[tuple[int, str], Any]:
-        """Numbers and arrays that were assigned to attributes since, with the shape of the old value, by owner and name."""
+    def numbers(self) -> dict[tuple[int, str], list[Any]]:
+        """Numbers and arrays that came into attributes since, alone or in a container, by owner and name."""
+        old = {id(value) for _, before in self._items for value in _values(before)}
         found = {}
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
-                old: Any = before.get(name)
-                if value is old or name in LEFT_BY_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
+                if name in LEFT_BY_CALLS or name in _OF_KERAS:
                     continue
+                values = [each for each in _new_values(value, before.get(name), old) if _is_number(each)]
                 with suppress(TypeError, ValueError):  # text
-                    found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
+                    arrays = [np.asarray(ops.convert_to_numpy(each), "float64") for each in values]
+                    found.update({(place, name): arrays} if arrays else {})
         return found
 
     def owner(self, place: int) -> Any:
@@ -155,6 +158,18 @@ class Snapshot:
         for array, before in self._arrays:
             if array.flags.writeable:
                 array[...] = before
+
+
+def _values(container: Any) -> list[Any]:
+    return list(container.values()) if isinstance(container, dict) else list(container)
+
+
+def _new_values(value: Any, before: Any, old: set[int]) -> list[Any]:
+    """The new values in an attribute: itself, or the items of its container that no container held before."""
+    contents = _unwrapped(value)
+    if isinstance(contents, (*_CONTAINERS, tuple)):
+        return [each for each in _values(contents) if id(each) not in old]
+    return [] if value is before else [value]
 
 
 def _is_number(value: Any) -> bool:

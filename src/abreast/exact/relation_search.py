@@ -87,11 +87,16 @@ def _relations(
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
     """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
     for place, value in whole.items():
-        if any(
-            place in part and not np.allclose(part[place], value, rtol=1e-4, atol=0, equal_nan=True) for part in parts
-        ):
+        if any(place in part and not _are_close(part[place], value) for part in parts):
             return place
     return None
+
+
+def _are_close(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(
+        np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-4, atol=0, equal_nan=True)
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def _cut(data: Any, part: RowRange) -> Any:
