@@ -22,10 +22,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from abreast.exact.members import LEFT_BY_CALLS
+from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
+from abreast.exact.users_functions import is_users_function, names_read, names_set, twin, users_functions
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
+_MISSING = object()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
@@ -102,6 +104,8 @@ class Snapshot:
         self._owners: list[Any] = []
         self._items: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
+        self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._cells: list[tuple[Any, Any]] = []
         seen: dict[int, Any] = {}
         todo = [model]
         while todo and len(seen) < _MOST_OBJECTS:
@@ -109,6 +113,7 @@ class Snapshot:
             if id(value) not in seen:
                 seen[id(value)] = value
                 todo.extend(self._note(value))
+        self.lend()
 
     def _note(self, value: Any) -> list[Any]:
         """Remember one object; return the values that it holds."""
@@ -119,13 +124,35 @@ class Snapshot:
             return list(copy.values()) if isinstance(copy, dict) else copy
         if isinstance(value, tuple):
             return list(value)
+        if isinstance(value, types.MethodType):
+            return [value.__func__, value.__self__]
         if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
             self._arrays.append((value, value.copy()))
         elif _is_own(value):
             self._attributes.append((vars(value), dict(vars(value))))
             self._owners.append(value)
-            return list(vars(value).values())
+            return [*vars(value).values(), *users_functions(type(value))]
+        elif is_users_function(value):
+            return self._note_function(value)
         return []
+
+    def _note_function(self, function: Any) -> list[Any]:
+        """Remember the globals and the outer variables that a function may set; return the values that it reads."""
+        space, code = function.__globals__, function.__code__
+        named = {name: space[name] for name in names_read(code) if name in space}
+        kept = {name: space.get(name, _MISSING) for name in names_set(code)}
+        kept |= {name: value for name, value in named.items() if twin(value) is not None}
+        self._globals.append((space, kept))
+        cells = [(cell, cell.cell_contents) for cell in function.__closure__ or () if _is_full(cell)]
+        self._cells.extend(cells)
+        return [*named.values(), *(contents for _, contents in cells)]
+
+    def lend(self) -> None:
+        """Until `put_back`, hold copies of iterators in place of the iterators."""
+        for space, before in [*self._attributes, *self._globals]:
+            for name, value in before.items():
+                if name not in LEFT_BY_CALLS and (other := twin(value)) is not None:
+                    space[name] = other
 
     def numbers(self) -> dict[tuple[int, str], list[Any]]:
         """Numbers and arrays that came into attributes since, alone or in a container, by owner and name."""
@@ -144,7 +171,31 @@ class Snapshot:
     def owner(self, place: int) -> Any:
         return self._owners[place]
 
+    def changed(self) -> list[str]:
+        """The names of numbers in attributes, and of globals, that have changed."""
+        attributes = [
+            f"{name_of_owner(self._owners[place])}.{name}"
+            for place, (now, before) in enumerate(self._attributes)
+            for name, value in list(now.items())
+            if value is not before.get(name) and name not in LEFT_BY_CALLS and _is_number(value)
+        ]
+        return attributes + [
+            name
+            for space, before in self._globals
+            for name, value in before.items()
+            if space.get(name, _MISSING) is not value and twin(value) is None
+        ]
+
     def put_back(self) -> None:
+        for space, before in self._globals:
+            for name, value in before.items():
+                if value is _MISSING:
+                    space.pop(name, None)
+                elif space.get(name, _MISSING) is not value:
+                    space[name] = value
+        for cell, contents in self._cells:
+            if not _is_full(cell) or cell.cell_contents is not contents:
+                cell.cell_contents = contents
         for attributes, before in self._attributes:
             for name in [name for name in list(attributes) if name not in before and name not in LEFT_BY_CALLS]:
                 del attributes[name]
@@ -156,8 +207,15 @@ class Snapshot:
             if not _same(now, before):
                 _refill(container, before)
         for array, before in self._arrays:
-            if array.flags.writeable:
+            if array.flags.writeable and array.tobytes() != before.tobytes():
                 array[...] = before
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not _MISSING
+    except ValueError:
+        return False
 
 
 def _values(container: Any) -> list[Any]:

@@ -13,6 +13,8 @@ class Probe(Protocol):
         bool  # whether one process runs all replicas, so that they share variables which the model does not hold
     )
 
+    shares_python: bool  # whether all replicas run as Python in this process, with the same Python objects
+
     def unchanged(self) -> Any:
         """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
         ...

@@ -51,10 +51,12 @@ def _relations(
         held = _held_elsewhere(model)
         untracked = {number: each for number, each in whole.untracked.items() if number not in held}
         numbers = [snapshot.numbers()]
+        shared = snapshot.changed() if probe.shares_python else []
         runs = []
         for part in parts:
             run = PartRun(model, states, whole, part)
             snapshot.put_back()
+            snapshot.lend()
             probe.rewind_generators()
             rewind_generators()
             run.run(forward, _cut(data, part))
@@ -65,6 +67,7 @@ def _relations(
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
             snapshot.put_back()
+            snapshot.lend()
             for _ in range(2):
                 probe.rewind_generators()
                 rewind_generators()
@@ -72,6 +75,7 @@ def _relations(
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
             snapshot.put_back()
+            snapshot.lend()
         if found.suspects():
             again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)
@@ -79,6 +83,7 @@ def _relations(
     result = found.relations()
     result.draws = draws
     result.foreign = probe.foreign()
+    result.shared = shared
     if found.reads_kept:
         result.kept = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
     return result

@@ -126,6 +126,13 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{found.kept} keeps results of its rows in Python for its next call: each device keeps those of its own rows, "
             "which differ from what one device keeps. A variable (add_weight) would be shared",
         )
+    if found.shared:
+        warn_once(
+            model,
+            f"shared {found.shared}",
+            f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
+            "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
+        )
     if found.no_means or found.refused:
         warn_once(
             model,

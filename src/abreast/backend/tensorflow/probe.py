@@ -28,6 +28,7 @@ class TensorFlowProbe:
         self._seeds: _Seeds | None = None
         self._changed = ""
         self.is_one_process = is_one_process
+        self.shares_python = bool(model.run_eagerly)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

@@ -38,6 +38,7 @@ class TorchProbe:
         self._drawn: Any = None
         self._draws = _Draws()
         self.is_one_process = False
+        self.shares_python = False
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

@@ -1,0 +1,66 @@
+"""The functions of the user that a model reaches, the globals that they name, and those that they set.
+
+A dry run restores what they change. Not here: the walk over a model's objects (`dry_run.py`). Imports no framework.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import functools
+import itertools
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+_INSTALLED = ("site-packages", "dist-packages")
+_ITERATORS: tuple[Any, ...] = (
+    *(itertools.count, itertools.cycle, itertools.repeat, itertools.chain, itertools.islice, itertools.accumulate),
+    *(enumerate, map, zip, type(iter([])), type(iter(())), type(iter(range(1)))),
+)
+
+
+def is_users_function(value: Any) -> bool:
+    """Whether a value is a Python function that no installed package and no module of Python or abreast defines."""
+    if not isinstance(value, types.FunctionType):
+        return False
+    top = str(value.__module__).partition(".")[0]
+    is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
+    return not is_known and not any(part in value.__code__.co_filename for part in _INSTALLED)
+
+
+def users_functions(kind: type) -> list[Any]:
+    """The functions of the user in a class and its bases."""
+    found = [getattr(value, "fget", value) for each in kind.__mro__ for value in vars(each).values()]
+    return [value for value in found if is_users_function(value)]
+
+
+@functools.lru_cache(maxsize=4096)
+def names_read(code: types.CodeType) -> frozenset[str]:
+    """The names in a function's code and in the functions inside it; globals are among them."""
+    return frozenset(code.co_names).union(*map(names_read, _inner(code)))
+
+
+@functools.lru_cache(maxsize=4096)
+def names_set(code: types.CodeType) -> frozenset[str]:
+    """The globals that a function sets, or that a function inside it sets."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
+    return frozenset(own).union(*map(names_set, _inner(code)))
+
+
+def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (each for each in code.co_consts if isinstance(each, types.CodeType))
+
+
+def twin(value: Any) -> Any:
+    """An iterator at the same position, with which a run leaves the iterator itself where it is; None for any other value."""
+    if not isinstance(value, _ITERATORS):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.14 copies no iterator of itertools
+            return copy.deepcopy(value)
+    except Exception:  # such as one over a generator
+        return None
