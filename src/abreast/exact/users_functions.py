@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from typing import Any
 
 _INSTALLED = ("site-packages", "dist-packages")
-_ITERATORS: tuple[Any, ...] = (
-    *(itertools.count, itertools.cycle, itertools.repeat, itertools.chain, itertools.islice, itertools.accumulate),
-    *(enumerate, map, zip, type(iter([])), type(iter(())), type(iter(range(1)))),
+# Iterators whose shallow copy is at a position of its own, and those that hold other iterators.
+_PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, *(type(iter(each)) for each in ([], (), range(1))))
+_HOLDING: tuple[Any, ...] = (
+    *(itertools.cycle, itertools.chain, itertools.islice, itertools.accumulate, enumerate, map, zip),
 )
 
 
@@ -56,11 +57,11 @@ def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def twin(value: Any) -> Any:
     """An iterator at the same position, with which a run leaves the iterator itself where it is; None for any other value."""
-    if not isinstance(value, _ITERATORS):
+    if not isinstance(value, (*_PLAIN, *_HOLDING)):
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.14 copies no iterator of itertools
-            return copy.deepcopy(value)
+            return copy.copy(value) if isinstance(value, _PLAIN) else copy.deepcopy(value)
     except Exception:  # such as one over a generator
         return None
