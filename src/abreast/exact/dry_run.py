@@ -315,7 +315,7 @@ def _dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) 
 
 
 def _shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
-    return x
+    return ops.roll(x, 1, axis=axis)  # a shuffle of rows relates them to one another
 
 
 def _gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
