@@ -17,7 +17,7 @@ from typing import Any
 
 _INSTALLED = ("site-packages", "dist-packages")
 # Iterators whose shallow copy is at a position of its own, and those that hold other iterators.
-_PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, *(type(iter(each)) for each in ([], (), range(1))))
+_PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, type(iter([])), type(iter(())), type(iter(range(1))))
 _HOLDING: tuple[Any, ...] = (
     *(itertools.cycle, itertools.chain, itertools.islice, itertools.accumulate, enumerate, map, zip),
 )
