@@ -19,7 +19,7 @@ import numpy as np
 from keras import ops, tree
 
 from abreast.exact.members import leaf_metrics, members, watched
-from abreast.exact.replica import is_number
+from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
@@ -49,6 +49,7 @@ class FullRun:
         self.tensors: dict[TensorPlace, Any] = {}
         self.callers: dict[tuple[int, int], int] = {}
         self.losses: dict[int, list[Any]] = {}  # by the member whose `add_loss` was called
+        self.added_losses: dict[int, list[Any]] = {}  # what `Layer.losses` shows, by identity of the layer
         self.adders: dict[int, int] = {}  # by the same member: the watched member that was running then
         self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
@@ -90,8 +91,17 @@ class FullRun:
     def add_loss(self, layer: Any, loss: Any) -> None:
         number = self._all.get(id(layer), self._stack[-1])
         self.adders.setdefault(number, self._stack[-1])
-        for each in loss if isinstance(loss, (list, tuple)) else [loss]:
-            self.losses.setdefault(number, []).append(as_array(ops.sum(each)))
+        for each in tree.flatten(loss):
+            values = self.losses.setdefault(number, [])
+            values.append(as_array(ops.sum(each)))
+            self.added_losses.setdefault(id(layer), []).append(self._shown(number, each))
+
+    def _shown(self, number: int, loss: Any) -> Any:
+        """The loss that the run's code reads from `Layer.losses`: in steps, readers get that of all rows.
+
+        Its gradient is zero, because a loss may be a sum over rows, which steps count otherwise than means.
+        """
+        return with_gradient_times(loss, 0.0)
 
     def note_gradients(self, gradients: Any) -> None:
         """Record the gradients in place of an optimizer's `apply`; changes no variable."""
@@ -192,6 +202,12 @@ class PartRun(FullRun):
         self.unclear: set[TensorPlace] = set()
         # Tensors with the expected values, by identity. They are kept alive: no other tensor can get the same identity.
         self._known: dict[int, Any] = {}
+
+    def _shown(self, number: int, loss: Any) -> Any:
+        expected = self.whole.losses.get(number, [])[: len(self.losses[number])]
+        if len(expected) < len(self.losses[number]) or len(loss.shape):
+            return super()._shown(number, loss)
+        return ops.convert_to_tensor(expected[-1], dtype=loss.dtype) + super()._shown(number, loss - loss)
 
     def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)

@@ -14,7 +14,6 @@ from keras import ops, tree
 
 from abreast.exact.calls import call_name
 from abreast.exact.layers import exchange
-from abreast.exact.losses import losses_go_to
 from abreast.exact.members import members
 from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.replica import Replica, all_rows, current
@@ -54,7 +53,7 @@ def _of_all_rows(number: int, calls: tuple[CallAxes, ...], plain: Callable[..., 
         axes = calls[running.calls[number] % len(calls)]
         running.calls[number] += 1
         args, kwargs = _mapped((args, kwargs), axes.inputs, lambda leaf, axis: _joined(running, leaf, axis))
-        with all_rows(running), losses_go_to(running):
+        with all_rows(running, in_call=True):
             outputs = plain(*args, **kwargs)
         return _mapped(outputs, axes.outputs, lambda leaf, axis: _own(running, leaf, axis))
 

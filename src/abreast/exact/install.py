@@ -6,7 +6,7 @@ import functools
 
 import keras
 
-from abreast.exact import calls, layers, losses
+from abreast.exact import added_losses, calls, layers, losses
 from abreast.exact.dry_run import RANDOM_FUNCTIONS
 from abreast.keras_private.backend import random
 from abreast.keras_private.losses import loss as keras_loss
@@ -24,7 +24,8 @@ def install() -> None:
     for name in RANDOM_FUNCTIONS:
         setattr(random, name, layers.announced(getattr(random, name)))
     keras.layers.Layer.add_weight = layers.add_weight
-    keras.layers.Layer.add_loss = losses.add_loss
+    keras.layers.Layer.add_loss = added_losses.add_loss
+    keras.layers.Layer._clear_losses = added_losses.clear_losses
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = calls.noted(kind.apply)
-    keras.layers.Layer.losses = property(losses.losses)
+    keras.layers.Layer.losses = property(added_losses.losses)

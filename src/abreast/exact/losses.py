@@ -1,22 +1,19 @@
 """Losses of replicas that add up to the loss of the global batch, for every reduction.
 
-On JAX there are no such replicas: one program computes the loss of all rows, as on one device.
+On JAX there are no such replicas: one program computes the loss of all rows, as on one device. Not here: losses that layers add
+(`added_losses.py`).
 """
 
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import keras
 from keras import ops, tree
 
-from abreast.exact import calls
 from abreast.exact.own_step import is_users
-from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
+from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
 from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.losses import losses as keras_losses
 from abreast.keras_private.modules import KERAS
@@ -24,9 +21,6 @@ from abreast.keras_private.modules import KERAS
 # Keras's own losses that relate rows of a batch to one another; every other one returns a value per row.
 LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
 _plain_reduce: Any = keras_loss.reduce_weighted_values
-_plain_add_loss: Any = keras.layers.Layer.add_loss
-_plain_losses: Any = keras.layers.Layer.losses
-_thread = threading.local()
 
 
 def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any, training: bool) -> Any:
@@ -37,30 +31,13 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
     model = running.model
     if not is_users(model, "compute_loss"):
         _widen_losses(model)
-        with _set("contributes", True):
+        with contributing(running):
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     # The user's own compute_loss may relate rows to one another, so it gets the rows of all replicas.
     x, y, y_pred, weight = (gather(running, data) for data in (x, y, y_pred, weight))
-    extra = [shared(running, loss) for loss in _extra_losses(running)]
-    with all_rows(running), _set("losses", extra):
+    with all_rows(running):
         loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     return loss / running.link.num_replicas
-
-
-def _extra_losses(running: Replica) -> list[Any]:
-    """This replica's share of `model.losses`."""
-    losses = [*running.added_losses, *running.model._get_regularization_losses()]
-    return [loss * ops.cast(running.weight, loss.dtype) for loss in losses]
-
-
-@contextmanager
-def _set(name: str, value: Any) -> Iterator[None]:
-    before = getattr(_thread, name, None)
-    setattr(_thread, name, value)
-    try:
-        yield
-    finally:
-        setattr(_thread, name, before)
 
 
 def _widen_losses(model: Any) -> None:
@@ -111,7 +88,7 @@ def reduce_values(
     """A replacement of Keras's reduction: this replica's contribution to the reduced values of all rows."""
     running = current()
     # Losses that a layer's call computes, for `add_loss`, are means over this replica's rows, reduced by plain Keras.
-    if running is None or not getattr(_thread, "contributes", None) or reduction in (None, "none"):
+    if running is None or not running.contributes or reduction in (None, "none"):
         return _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
     values = ops.convert_to_tensor(values, dtype=dtype)
     if (
@@ -171,52 +148,6 @@ def _row_size(values: Any) -> Any:
     for axis, length in enumerate(values.shape[1:], start=1):
         size = size * (length if isinstance(length, int) else as_float(ops.shape(values)[axis]))
     return size
-
-
-def add_loss(layer: Any, loss: Any) -> None:
-    """A replacement of `Layer.add_loss`: in a step, the running replica keeps the losses."""
-    if (run := calls.running()) is not None:
-        run.add_loss(layer, loss)
-        return
-    running = current() or getattr(_thread, "whose_losses", None)
-    if running is None:
-        _plain_add_loss(layer, loss)
-        return
-    losses = list(loss) if isinstance(loss, (list, tuple)) else [loss]
-    if is_sum(layer):
-        losses = [_counted_whole(running, each) for each in losses]
-    # On TensorFlow, replicas take turns with one set of layers: losses kept on the layers would mix.
-    running.added_losses.extend(losses)
-
-
-def is_sum(layer: Any) -> bool:
-    """Whether the row check found that the losses of a layer are sums over rows."""
-    return current() is not None and "_abreast_sums" in vars(layer)
-
-
-def _counted_whole(running: Replica, loss: Any) -> Any:
-    """A loss divided by `running.weight`: the later multiplication by the weight restores the sum over this replica's rows."""
-    return ops.divide_no_nan(loss, ops.cast(running.weight, loss.dtype))
-
-
-@contextmanager
-def losses_go_to(running: Replica) -> Iterator[None]:
-    """Inside, losses added by layers that work on the rows of all replicas belong to this replica's step, as means over rows."""
-    with _set("whose_losses", running):
-        yield
-
-
-def losses(layer: Any) -> Any:
-    """A replacement of `Layer.losses`; for the model of a step, it returns this replica's shares."""
-    running = current()
-    if running is not None and layer is running.model:
-        return (
-            _extra_losses(running)
-            if not running.own_step
-            else running.added_losses + layer._get_regularization_losses()
-        )
-    override = getattr(_thread, "losses", None)
-    return _plain_losses.fget(layer) if override is None else override
 
 
 def unless_inside(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import keras
 from keras import ops, tree
@@ -55,13 +55,21 @@ class ReplicaLink(Protocol):
         ...
 
 
+class Added(NamedTuple):
+    """A loss that a layer added. `of_all_rows`: whether the layer's call had the rows of all replicas, or only this one's."""
+
+    loss: Any
+    of_all_rows: bool
+
+
 @dataclass
 class Replica:
     """One replica during one step.
 
     `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
     without rows computes on a stand-in row with weight 0. `own_step`: the user's own `train_step` runs, whose losses
-    stay means over this replica's rows. `kind`: the kind of the step. `relations`: the findings of the row check.
+    stay means over this replica's rows. `kind`: the kind of the step. `relations`: the findings of the row check. `added_losses`:
+    by the identity of the layer. `contributes`: whether Keras computes the loss, of which each replica takes its part.
     """
 
     model: Any
@@ -73,7 +81,8 @@ class Replica:
     own_step: bool = False
     kind: str = "train"
     relations: Relations | None = None
-    added_losses: list[Any] = field(default_factory=list)
+    added_losses: dict[int, list[Added]] = field(default_factory=dict)
+    contributes: bool = False
     # Calls so far: of metrics that get numbers for a whole batch, and of members that work on the rows of all replicas.
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)
@@ -104,16 +113,40 @@ def is_duplicate_of_replica_0() -> bool:
     return current() is None and whose is not None and whose.link.index > 0
 
 
+def working_for() -> Replica | None:
+    """The replica whose step this thread runs, also while plain Keras runs on the rows of all replicas; None outside steps."""
+    whose: Replica | None = getattr(_thread, "whose", None)
+    return current() or whose
+
+
+def is_in_gathered_call() -> bool:
+    """Whether a member's call runs on the rows of all replicas: each replica goes on with its own rows of the result."""
+    return current() is None and getattr(_thread, "in_call", False)
+
+
 @contextmanager
-def all_rows(running: Replica) -> Iterator[None]:
-    """Inside, plain Keras runs on the rows of all replicas. Every replica does this."""
-    before = getattr(_thread, "whose", None)
-    _thread.whose = running
+def all_rows(running: Replica, in_call: bool = False) -> Iterator[None]:
+    """Inside, plain Keras runs on the rows of all replicas. Every replica does this.
+
+    `in_call`: in the call of a member, whose results each replica cuts; else in a loss or a metric, which each computes whole.
+    """
+    before = getattr(_thread, "whose", None), getattr(_thread, "in_call", False)
+    _thread.whose, _thread.in_call = running, in_call
     try:
         with replica(None):
             yield
     finally:
-        _thread.whose = before
+        _thread.whose, _thread.in_call = before
+
+
+@contextmanager
+def contributing(running: Replica) -> Iterator[None]:
+    """Inside, losses are this replica's parts of the batch's loss."""
+    running.contributes = True
+    try:
+        yield
+    finally:
+        running.contributes = False
 
 
 @contextmanager
