@@ -19,7 +19,8 @@ from abreast.keras_private.losses import losses as keras_losses
 from abreast.keras_private.modules import KERAS
 
 # Keras's own losses that relate rows of a batch to one another; every other one returns a value per row.
-LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
+# The hinge losses read labels of 0 and 1 as -1 and 1 only if the whole batch has no other label.
+LOSSES_MIXING_ROWS = {"circle", "dice", "hinge", "squared_hinge", "tversky"}
 _plain_reduce: Any = keras_loss.reduce_weighted_values
 
 
@@ -71,9 +72,10 @@ def _mixes_rows(loss: Any) -> bool:
 
 
 def over_rows(options: dict[str, Any]) -> bool:
-    """Whether the options of a loss or a metric name the axis of rows."""
+    """Whether the options of a loss or a metric may name the axis of rows: by 0, or by a number from the end except -1."""
+    named = [axis for axis in (options.get("axis"), options.get("")) if axis is not None]
     return any(
-        0 in (axis if isinstance(axis, (list, tuple)) else [axis]) for axis in (options.get("axis"), options.get(""))
+        each == 0 or each < -1 for axis in named for each in (axis if isinstance(axis, (list, tuple)) else [axis])
     )
 
 
