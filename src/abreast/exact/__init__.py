@@ -17,7 +17,7 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, leaf_metrics, optimizers
+from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
@@ -75,4 +75,5 @@ __all__ = [
     "update_metrics",
     "valid_rows",
     "warn_once",
+    "with_inner",
 ]

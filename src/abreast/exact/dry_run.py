@@ -113,7 +113,7 @@ class Snapshot:
             if id(value) not in seen:
                 seen[id(value)] = value
                 todo.extend(self._note(value))
-        self.lend()
+        self._lend()
 
     def _note(self, value: Any) -> list[Any]:
         """Remember one object; return the values that it holds."""
@@ -147,7 +147,12 @@ class Snapshot:
         self._cells.extend(cells)
         return [*named.values(), *(contents for _, contents in cells)]
 
-    def lend(self) -> None:
+    def rewind(self) -> None:
+        """Put everything back for another run."""
+        self.put_back()
+        self._lend()
+
+    def _lend(self) -> None:
         """Until `put_back`, hold copies of iterators in place of the iterators."""
         for space, before in [*self._attributes, *self._globals]:
             for name, value in before.items():

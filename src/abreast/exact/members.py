@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
+from keras import tree
 
 from abreast.keras_private.models import Functional
 from abreast.keras_private.modules import KERAS, LAYERS
@@ -69,6 +70,15 @@ def optimizers(model: Any) -> list[Any]:
 
 
 _MOST_OBJECTS = 10_000
+
+
+def with_inner(optimizer: Any) -> list[Any]:
+    """An optimizer and those that it holds (of a `LossScaleOptimizer`, a `MultiOptimizer`, one of the user's)."""
+    found = {id(optimizer): optimizer}
+    for held in tree.flatten([value for name, value in vars(optimizer).items() if name != "_tracker"]):
+        if isinstance(held, keras.optimizers.Optimizer):
+            found |= {id(each): each for each in with_inner(held)}
+    return list(found.values())
 
 
 def _held(value: Any) -> Iterable[Any]:

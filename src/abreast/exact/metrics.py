@@ -10,7 +10,7 @@ import keras
 from keras import ops, tree
 
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
-from abreast.exact.members import leaf_metrics
+from abreast.exact.members import leaf_metrics, with_inner
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
 from abreast.keras_private.modules import METRICS
@@ -50,7 +50,7 @@ def sees_updates(model: Any) -> bool:
     """Whether the user's code could see whether a step updates its metrics before or after the weights."""
     if is_users(model, "compute_metrics") or not all(map(adds_up, leaf_metrics(model))):
         return True
-    optimizers = [model.optimizer, getattr(model.optimizer, "inner_optimizer", None)]
+    optimizers = [] if model.optimizer is None else with_inner(model.optimizer)
     rates = [getattr(optimizer, "_learning_rate", None) for optimizer in optimizers]
     constraints = [weight.constraint for weight in model.trainable_weights]
     run_in_update = (each for each in (*optimizers, *rates, *constraints) if each is not None)

@@ -55,8 +55,7 @@ def _relations(
         runs = []
         for part in parts:
             run = PartRun(model, states, whole, part)
-            snapshot.put_back()
-            snapshot.lend()
+            snapshot.rewind()
             probe.rewind_generators()
             rewind_generators()
             run.run(forward, _cut(data, part))
@@ -66,16 +65,14 @@ def _relations(
         found = RunDifferences(model, states, whole, runs, probe, kind, untracked)
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
-            snapshot.put_back()
-            snapshot.lend()
+            snapshot.rewind()
             for _ in range(2):
                 probe.rewind_generators()
                 rewind_generators()
                 run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
-            snapshot.put_back()
-            snapshot.lend()
+            snapshot.rewind()
         if found.suspects():
             again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)

@@ -43,9 +43,8 @@ class Relations:
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
     draws: bool = False  # whether the model draws random numbers without Keras
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
-    shared: list[str] = field(
-        default_factory=list
-    )  # names of Python numbers and globals that every replica's step changes
+    # Names of Python numbers and globals that every replica's step changes.
+    shared: list[str] = field(default_factory=list)
 
     assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
     # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.

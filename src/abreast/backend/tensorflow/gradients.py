@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
-from keras import tree
 
 from abreast import exact
 from abreast.backend.tensorflow.processes import Reach
@@ -46,7 +45,7 @@ class SharedGradients:
                 optimizer.__dict__["apply_gradients"] = of_user
             # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
             # gradient for that copy, which would keep the graph alive for ever.
-            for one in _with_inner(optimizer):
+            for one in exact.with_inner(optimizer):
                 one.__dict__["_all_reduce_sum_gradients"] = list
         try:
             yield
@@ -54,7 +53,7 @@ class SharedGradients:
             for optimizer in changed:
                 optimizer.__dict__.pop("apply", None)
                 optimizer.__dict__.pop("apply_gradients", None)
-                for one in _with_inner(optimizer):
+                for one in exact.with_inner(optimizer):
                     one.__dict__.pop("_all_reduce_sum_gradients", None)
 
     def _apply(
@@ -151,15 +150,6 @@ def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(optimizer, *arguments, **options)
 
     return apply
-
-
-def _with_inner(optimizer: Any) -> list[Any]:
-    """An optimizer and those that it holds (of a `LossScaleOptimizer`, a `MultiOptimizer`, one of the user's)."""
-    found = {id(optimizer): optimizer}
-    for held in tree.flatten([value for name, value in vars(optimizer).items() if name != "_tracker"]):
-        if isinstance(held, BaseOptimizer):
-            found |= {id(each): each for each in _with_inner(held)}
-    return list(found.values())
 
 
 def _weighted(gradient: Any, weight: Any) -> Any:

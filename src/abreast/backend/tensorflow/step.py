@@ -8,8 +8,7 @@ values that `exact` needs. Then each replica runs the optimizer by itself, on eq
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,9 +72,14 @@ class Program:
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
                 function = self._trace(staged, specs)
-        with self.variables.turn(), _named_errors():
+        with self.variables.turn():
             self.variables.work(adds_up=self.kind != "predict")
-            return function(counts, *tensors)
+            try:
+                return function(counts, *tensors)
+            except tf.errors.InvalidArgumentError as error:
+                if _OTHER_ROWS not in str(error):
+                    raise
+                raise exact.other_rows() from None
 
     def _trace(self, staged: StagedBatch, known: list[Any]) -> Any:
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
@@ -247,17 +251,6 @@ def _check_unknown_rows(outputs: Any, data: Any) -> None:
     for leaf in tree.flatten(outputs):
         if tf.is_tensor(leaf) and leaf.shape.rank and None in (leaf.shape[0], rows.shape[0]):
             tf.debugging.assert_equal(tf.shape(leaf)[0], tf.shape(rows)[0], _OTHER_ROWS)
-
-
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """Inside, a failed `_check_unknown_rows` is an error of ours."""
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        if _OTHER_ROWS not in str(error):
-            raise
-        raise exact.other_rows() from None
 
 
 def _metric_results(model: Any) -> dict[str, Any]:

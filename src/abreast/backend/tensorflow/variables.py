@@ -43,9 +43,8 @@ _ASSIGNING = (
     *("scatter_min", "scatter_mul", "scatter_div", "scatter_update", "batch_scatter_update", "scatter_nd_sub"),
     *("scatter_nd_add", "scatter_nd_update", "scatter_nd_max", "scatter_nd_min"),
 )
-_OF_SEEDS = (
-    "seed_generator_state"  # Keras's name for the state of a generator; `exact` makes the replicas' seeds differ
-)
+# Keras's name for the state of a generator; `exact` makes the replicas' seeds differ.
+_OF_SEEDS = "seed_generator_state"
 _thread = threading.local()
 _entered: Variables | None = None  # those of the replica that is at work; a trace holds `AT_WORK`
 
