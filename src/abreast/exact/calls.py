@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from abreast.exact.members import leaf_metrics, members, watched
+from abreast.exact.members import is_whole, leaf_metrics, members, watched
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
@@ -54,6 +54,8 @@ class FullRun:
         self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
         self.untracked: dict[int, Any] = {}  # by identity: assigned variables that are not among `states`
+        # By call: sums over the weights of the member then, which a user's step may have changed.
+        self.weights: dict[tuple[int, int], list[float]] = {}
         self.gradients: list[list[Any]] = []  # by call of an optimizer
         self.logs: dict[str, Any] = {}  # numbers that a step returns
         # Numbers for a whole batch: metric -> its calls -> the numbers that the call got.
@@ -151,6 +153,7 @@ class FullRun:
             turn = self._turns[number]
             self._turns[number] += 1
             self.callers[number, turn] = self._stack[-1]
+            self.weights[number, turn] = _sums_of_weights(self.members[number])
             args, kwargs = self._met(number, turn, "in", (args, kwargs))
             self._stack.append(number)
             try:
@@ -279,6 +282,11 @@ def replaced(leaf: Any, array: Any) -> Any:
 def call_name(member: Any) -> str:
     """The name of the method that Keras calls on a layer or an operation."""
     return "call" if getattr(member, "quantization_mode", None) is None else "quantized_call"
+
+
+def _sums_of_weights(member: Any) -> list[float]:
+    weights = member.trainable_variables if is_whole(member) else getattr(member, "_trainable_variables", [])
+    return [float(as_array(ops.sum(ops.abs(weight)))) for weight in weights]
 
 
 def is_tensor(leaf: Any) -> bool:

@@ -20,13 +20,17 @@ from abreast.exact.relations import Relations
 from abreast.exact.rows import RowRange
 from abreast.exact.run_differences import RunDifferences
 
-_MOST_ROWS = 8  # of each part
+_MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
 
 
-def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> int:
-    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few."""
-    return min(shard_rows, max(2, min(_MOST_ROWS, _PART_BYTES // max(1, row_bytes))), rows // 2)
+def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[int]:
+    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few.
+
+    A second number is for a second look, if all rows of the first gave 0.
+    """
+    some = [min(shard_rows, max(2, min(most, _PART_BYTES // max(1, row_bytes))), rows // 2) for most in _MOST_ROWS]
+    return sorted({each for each in some if each})
 
 
 _one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them

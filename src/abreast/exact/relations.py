@@ -40,6 +40,7 @@ class Relations:
     refused: str = ""  # the reason why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
     no_means: str = ""  # a result of the user's own step that is not a mean over rows
+    open: str = ""  # a number that is 0 in all rows that were looked at: it may be a mean or a sum over rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
     draws: bool = False  # whether the model draws random numbers without Keras
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
@@ -76,6 +77,7 @@ class Relations:
         self.reasons = {**other.reasons, **self.reasons}
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means
+        self.open = self.open or other.open
         self.draws = self.draws or other.draws
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept

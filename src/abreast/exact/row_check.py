@@ -57,8 +57,8 @@ class RowCheck:
 
         `take(n)` returns the first `n` rows of the batch, as tensors.
         """
-        part_rows = rows_to_look_at(rows, shard_rows, num_bytes // rows)
-        if not part_rows:
+        looks = rows_to_look_at(rows, shard_rows, num_bytes // rows)
+        if not looks:
             return
         self.is_due = False
         checked = _checked.setdefault(self._model, {})
@@ -66,13 +66,17 @@ class RowCheck:
         key = (self._kind if own else self._kind == "train", *map(id, members(self._model)))
         if key not in checked:
             install()
-            checked[key] = self._look(take(2 * part_rows), part_rows, probe)
+            for part_rows in looks:
+                checked[key] = found = self._look(take(2 * part_rows), part_rows, probe)
+                if not found.open:
+                    break
+            _found.setdefault(self._model, Relations()).add(found)
         _say(self._kind, self._model, checked[key], own)
 
     def _look(self, data: Any, part_rows: int, probe: Probe) -> Relations:
         model = self._model
         try:
-            found = relations(model, _forward(self._kind, model), data, part_rows, probe, self._kind)
+            return relations(model, _forward(self._kind, model), data, part_rows, probe, self._kind)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
@@ -80,11 +84,12 @@ class RowCheck:
                 model,
                 "unchecked rows",
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
-                f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')})",
+                f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')}){UNKNOWN}",
             )
             return Relations()
-        _found.setdefault(model, Relations()).add(found)
-        return found
+
+
+UNKNOWN = ": if it does, each replica computes from its own rows, weighted by their number, which is not what one device computes"
 
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
@@ -140,6 +145,13 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.no_means or 'which relates rows to one another'}: "
             "each replica computes it from its own rows, weighted by their number, which is not what one device computes",
         )
+    if found.open:
+        warn_once(
+            model,
+            f"open {kind}",
+            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.open}: it counts as a mean over rows, because no "
+            "row shows whether it is a mean or a sum. If it is a sum, the result is not that of one device",
+        )
     if found.gathered:
         warn_once(
             model,
@@ -157,4 +169,4 @@ def _whose_code(own_step: bool, kind: str) -> str:
 def _whose(kind: str, model: Any, own_step: bool) -> str:
     if own_step:
         return f"has its own {kind}_step"
-    return "has its own compute_metrics" if is_users(model, "compute_metrics") else "updates metrics in its call"
+    return "has its own compute_metrics" if is_users(model, "compute_metrics") else "has its own call"

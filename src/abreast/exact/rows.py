@@ -96,10 +96,12 @@ def size(values: Any) -> float:
 
 
 def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
-    """The relation of a batch's value to the values of its equal parts: their "mean", their "sum" or "neither"."""
+    """The relation of a batch's value to the values of its equal parts: "mean", "sum", "neither", or "open" if all are 0."""
     mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
     whole = np.asarray(whole, np.float64)
     largest = max(size(each) for each in (whole, *parts))
+    if whole.size and not largest and not np.isnan(whole).any():
+        return "open"
     for name, expected in (("mean", mean), ("sum", mean * len(parts))):
         if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True):
             return name

@@ -19,7 +19,11 @@ from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
-_WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over rows"}
+_WORDS = {
+    "sum": "a sum over rows",
+    "neither": "neither a mean nor a sum over rows",
+    "open": "0 in all rows of the first batch that were looked at",
+}
 
 
 class RunDifferences:
@@ -50,7 +54,8 @@ class RunDifferences:
 
     def suspects(self) -> bool:
         unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
-        return bool(self._places or self._states or self._losses or self._logs or unlike or self._gradients != "mean")
+        unlike = unlike or self._gradients not in ("mean", "open")
+        return bool(self._places or self._states or self._losses or self._logs or unlike)
 
     def clear(self, again: PerturbedRun) -> None:
         self._again = again
@@ -59,30 +64,48 @@ class RunDifferences:
     def relations(self) -> Relations:
         result = Relations(settled={state for state in self._before if self._is_settled(state)})
         result.assigned = self._assigned(result.settled)
-        found = {number: kinds for number, kinds in self._scalars.items() if any(kinds)}
-        result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in found.items()}
-        unlike = [number for number, kinds in self._scalars.items() if any("neither" in each for each in kinds)]
-        if self._gradients != "mean" and not self._places:
-            result.no_means = f"whose gradient is {_WORDS[self._gradients]}"
-        elif self._logs and not self._places:
-            name, kind = next(iter(self._logs.items()))
-            result.no_means = f"which returns a {name!r} that is {_WORDS[kind]}"
-        elif unlike and not self._places:
-            metric = leaf_metrics(self.members[0])[unlike[0]]
-            result.no_means = f"which gives {metric.name} a number that is {_WORDS['neither']}"
+        counted = {
+            number: [["mean" if kind == "open" else kind for kind in call] for call in calls]
+            for number, calls in self._scalars.items()
+            if any(calls)
+        }
+        result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
+        if not self._places:
+            result.no_means = self._changed_weights() or self._numbers_that_are("neither", "sum")
+            result.open = self._numbers_that_are("open")
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
             self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
         for number, kind in self._losses.items():
             if kind == "sum":
                 result.sums.add(number)
+            elif kind == "open" and self.members[self.whole.adders[number]] is self.members[0]:
+                result.open = result.open or f"which adds a loss that is {_WORDS[kind]}"
             else:
-                self._gather(
-                    result, self.whole.adders[number], "a loss that it adds is neither a mean nor a sum over rows"
-                )
+                self._gather(result, self.whole.adders[number], f"a loss that it adds is {_WORDS[kind]}")
         for state in self._states:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
+
+    def _changed_weights(self) -> str:
+        """The member whose weights a user's step changes by its rows before it calls the member, in words; else ""."""
+        if not self._steered:
+            return ""
+        number, _ = min(self._steered)
+        return f"which changes weights of {self._name(number)} by its rows before it calls it again"
+
+    def _numbers_that_are(self, *kinds: str) -> str:
+        """The first number of a user's step that follows its rows in one of these ways, in words; "" if there is none."""
+        if self._gradients in kinds:
+            return f"whose gradient is {_WORDS[self._gradients]}"
+        for name, kind in self._logs.items():
+            if kind in kinds:
+                return f"which returns a {name!r} that is {_WORDS[kind]}"
+        for number, calls in self._scalars.items():
+            for kind in (kind for call in calls for kind in call if kind in kinds and kind != "sum"):
+                metric = leaf_metrics(self.members[0])[number]
+                return f"which gives {metric.name} a number that is {_WORDS[kind]}"
+        return ""
 
     def _fine_for(self, state: int) -> tuple[str, ...]:
         """The kinds of a state that steps combine by themselves: no rule averages a variable that Keras does not track."""
@@ -102,6 +125,7 @@ class RunDifferences:
             result.no_means = f"which changes {variable.name!r}, a variable that Keras does not track, by its rows"
 
     def _find(self) -> None:
+        self._steered = self._calls_with_other_weights()
         self._places = self._related_places()
         kinds = {number: self._loss_kind(number) for number in self.whole.losses}
         self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
@@ -110,6 +134,16 @@ class RunDifferences:
         self._scalars = {number: self._scalar_kinds(number) for number in self.whole.scalars}
         logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
         self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
+
+    def _calls_with_other_weights(self) -> set[tuple[int, int]]:
+        """The calls, by member and turn, before which a user's step had given the member weights that depend on its rows."""
+        known = self.whole.weights
+        return {
+            call
+            for run in self.runs
+            for call, sums in run.weights.items()
+            if call in known and not np.allclose(sums, known[call], rtol=1e-6, atol=0, equal_nan=True)
+        }
 
     def _related_places(self) -> dict[TensorPlace, float]:
         worst: dict[TensorPlace, float] = {}
@@ -120,6 +154,8 @@ class RunDifferences:
         return worst
 
     def _counts(self, place: TensorPlace) -> bool:
+        if (place.number, place.turn) in self._steered:
+            return False
         if place.number == THE_STEP and self._kind_of_step != "predict":
             return False
         doer = self._doer(place)
