@@ -32,7 +32,6 @@ from abreast.exact.replica import (
     other_rows,
     replica,
     unpack,
-    valid_rows,
 )
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
@@ -73,7 +72,6 @@ __all__ = [
     "unpack",
     "untracked",
     "update_metrics",
-    "valid_rows",
     "warn_once",
     "with_inner",
 ]

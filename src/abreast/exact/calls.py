@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
@@ -203,8 +204,8 @@ class PartRun(FullRun):
         self.distances: dict[TensorPlace, float] = {}
         self.axes: dict[TensorPlace, RowAxis | None] = {}
         self.unclear: set[TensorPlace] = set()
-        # Tensors with the expected values, by identity. They are kept alive: no other tensor can get the same identity.
-        self._known: dict[int, Any] = {}
+        # Tensors with the expected values and their axes, by identity. They are kept alive, so that no other gets the same one.
+        self._known: dict[int, tuple[Any, RowAxis | None]] = {}
 
     def _shown(self, number: int, loss: Any) -> Any:
         expected = self.whole.losses.get(number, [])[: len(self.losses[number])]
@@ -224,14 +225,17 @@ class PartRun(FullRun):
             return leaf
         self.axes[place] = axis
         if id(leaf) in self._known:
+            self.axes[place] = self._known[id(leaf)][1]
             return leaf
         ways, found = ways_to_cut(as_array(expected), axis, self.part), as_array(leaf)
         distances = [distance(way, found) for way in ways]
         best = distances.index(min(distances))
+        if axis is not None and best:
+            self.axes[place] = replace(axis, is_strided=True)
         if distances[best]:
             self.distances[place] = distances[best]
             leaf = replaced(leaf, ways[best])
-        self._known[id(leaf)] = leaf
+        self._known[id(leaf)] = leaf, self.axes[place]
         return leaf
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from keras import ops, tree
 
+from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
 from abreast.keras_private.losses import loss as keras_loss
@@ -30,12 +31,12 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
     Call inside `with replica(running)`. The data may include a stand-in row, so that no loss gets an empty tensor.
     """
     model = running.model
-    if not is_users(model, "compute_loss"):
+    if not (is_users(model, "compute_loss") or other_axes(running)):
         _widen_losses(model)
         with contributing(running):
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
-    # The user's own compute_loss may relate rows to one another, so it gets the rows of all replicas.
-    x, y, y_pred, weight = (gather(running, data) for data in (x, y, y_pred, weight))
+    # The user's own compute_loss may relate rows to one another, and Keras's does not know other axes of rows: both get all rows.
+    x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
     with all_rows(running):
         loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     return loss / running.link.num_replicas

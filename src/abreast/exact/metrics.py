@@ -11,6 +11,7 @@ from keras import ops, tree
 
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics, with_inner
+from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
 from abreast.keras_private.modules import METRICS
@@ -20,12 +21,22 @@ _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 
 
 def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: Any, weight: Any) -> Any:
-    """Add this step to the metrics' states. Call inside `with replica(running), metrics(model)`, with the valid rows only.
+    """Add this step to the metrics' states. Call inside `with replica(running), metrics(model)`.
 
     Returns the result of the user's own `compute_metrics`, if there is one, else None.
     """
     model = running.model
     _add_mean(model._loss_tracker, contribution)
+    if other_axes(running):
+        x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
+        with all_rows(running):
+            return _update_each(model, x, y, y_pred, weight)
+    if not running.link.rows_are_known or running.rows == 0:
+        x, y, y_pred, weight = valid_rows((x, y, y_pred, weight), running.rows)
+    return _update_each(model, x, y, y_pred, weight)
+
+
+def _update_each(model: Any, x: Any, y: Any, y_pred: Any, weight: Any) -> Any:
     if is_users(model, "compute_metrics"):
         return model.compute_metrics(x, y, y_pred, weight)
     if model._compile_metrics is not None:
@@ -86,7 +97,7 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
             return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         kinds = _kinds_of_scalars(running, number, (args, kwargs))
         if not together or _means_over_rows(metric, args):
-            args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
+            args, kwargs = (gather(running, data, kinds, of_user=_is_of_user(running)) for data in (args, kwargs))
             with all_rows(running):
                 return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         if not running.link.rows_are_known:
@@ -100,6 +111,11 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
         return plain(*args, **kwargs)
 
     return update_state
+
+
+def _is_of_user(running: Replica) -> bool:
+    """Whether the user's code gives metrics their data."""
+    return running.own_step or is_users(running.model, "compute_metrics")
 
 
 def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:

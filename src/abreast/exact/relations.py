@@ -27,7 +27,7 @@ class CallAxes:
         return CallAxes(*(_axes_of(fields[side]) for side in ("inputs", "outputs")))
 
 
-def _axes_of(side: list[dict[str, int] | None]) -> RowAxes:
+def _axes_of(side: list[dict[str, Any] | None]) -> RowAxes:
     return tuple(None if axis is None else RowAxis(**axis) for axis in side)
 
 
@@ -50,24 +50,33 @@ class Relations:
     assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
     # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
+    # The row axes of the model's outputs, in training and not, if not every output has one entry per row along its first axis.
+    outputs: dict[bool, RowAxes] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
     # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
     added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.gathered or self.sums or self.assigned or self.scalars)
+        return bool(self.gathered or self.sums or self.assigned or self.scalars or self.outputs)
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
         rest = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
-        return json.dumps({"gathered": gathered, **rest})
+        outputs = [
+            (training, [None if axis is None else asdict(axis) for axis in axes])
+            for training, axes in self.outputs.items()
+        ]
+        return json.dumps({"gathered": gathered, **rest, "outputs": outputs})
 
     @staticmethod
     def of_steps_part(text: str) -> Relations:
         part = json.loads(text)
         gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
-        return Relations(gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=part["scalars"])
+        outputs = {training: _axes_of(axes) for training, axes in part["outputs"]}
+        return Relations(
+            gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=part["scalars"], outputs=outputs
+        )
 
     def add(self, other: Relations) -> None:
         self.gathered = {**other.gathered, **self.gathered}
@@ -82,5 +91,6 @@ class Relations:
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept
         self.shared = self.shared or other.shared
+        self.outputs = {**other.outputs, **self.outputs}
         self.settled |= other.settled
         self.added |= other.added

@@ -201,8 +201,11 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
     return unpacked
 
 
-def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({})) -> Any:
-    """The data of all replicas: rows in order; a number for a whole batch as mean over rows, or as sum if `kinds` has "sum"."""
+def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({}), of_user: bool = False) -> Any:
+    """The data of all replicas: rows in order; a number for a whole batch as mean over rows, or as sum if `kinds` has "sum".
+
+    `of_user`: the data is what the user's code made of its rows, and may have fewer or more entries.
+    """
 
     def rows_of_all(leaf: Any) -> Any:
         if not hasattr(leaf, "shape"):
@@ -214,12 +217,19 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
             total = shared(running, number * ops.cast(counts, number.dtype))
             return total if is_float else ops.cast(ops.round(total), leaf.dtype)
         mask = get_keras_mask(leaf)
-        gathered = running.link.gather_rows(leaf, running.counts)
+        counts = _lengths(running, leaf) if of_user else running.counts
+        gathered = running.link.gather_rows(leaf, counts)
         if mask is not None:
-            set_keras_mask(gathered, running.link.gather_rows(mask, running.counts))
+            set_keras_mask(gathered, running.link.gather_rows(mask, counts))
         return gathered
 
     return tree.map_structure(rows_of_all, data)
+
+
+def _lengths(running: Replica, leaf: Any) -> Any:
+    """The number of entries that each replica has of a leaf; none for a stand-in row."""
+    own = ops.cast(ops.shape(leaf)[0], "int32") * ops.cast(running.rows > 0, "int32")
+    return running.link.all_stack(own)
 
 
 def shared(running: Replica, share: Any) -> Any:

@@ -20,6 +20,7 @@ from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relation_search import relations, rows_to_look_at
 from abreast.exact.relations import Relations
+from abreast.exact.replica import other_rows
 from abreast.exact.warn_once import warn_once
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
@@ -116,6 +117,8 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             "and each replica sees only its own rows",
             "train it on one device, or with KERAS_BACKEND=jax, where layers see all rows",
         )
+    if kind == "predict" and found.outputs:
+        raise other_rows()
     if found.foreign:
         raise ModelError(
             f"{found.foreign} is a tf.Variable that Keras does not track and that the model's {_whose_code(own_step, kind)} "

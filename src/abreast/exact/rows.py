@@ -11,10 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RowAxis:
-    """An axis, by its index, that has `times` entries for each row."""
+    """An axis, by its index, that has `times` entries for each row: side by side, or `is_strided`, as many rows apart."""
 
     index: int
     times: int
+    is_strided: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,7 @@ def row_axis(whole: Sequence[int], cut: Sequence[int], part: RowRange) -> RowAxi
 
 
 def ways_to_cut(whole: Any, axis: RowAxis | None, part: RowRange) -> list[Any]:
-    """The part's rows of an array, cut in each possible way.
-
-    The entries of a row lie side by side or, as in time-major layouts, `part.total` apart.
-    """
+    """The part's rows of an array, cut in each possible way: the entries of a row side by side, or strided."""
     if axis is None:
         return [whole]
     first, last = part.first * axis.times, part.last * axis.times
@@ -100,7 +98,7 @@ def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
     mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
     whole = np.asarray(whole, np.float64)
     largest = max(size(each) for each in (whole, *parts))
-    if whole.size and not largest and not np.isnan(whole).any():
+    if whole.size and not any(map(np.any, (whole, *parts))):
         return "open"
     for name, expected in (("mean", mean), ("sum", mean * len(parts))):
         if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True):

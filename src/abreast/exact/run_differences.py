@@ -15,7 +15,7 @@ from keras import backend
 from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
 from abreast.exact.members import leaf_metrics, members, name_of
 from abreast.exact.probe import Probe
-from abreast.exact.relations import CallAxes, Relations
+from abreast.exact.relations import CallAxes, Relations, RowAxes
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
@@ -69,6 +69,8 @@ class RunDifferences:
             for number, calls in self._scalars.items()
             if any(calls)
         }
+        if axes := self._outputs():
+            result.outputs[self._kind_of_step == "train"] = axes
         result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
         if not self._places:
             result.no_means = self._changed_weights() or self._numbers_that_are("neither", "sum")
@@ -86,6 +88,15 @@ class RunDifferences:
         for state in self._states:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
+
+    def _outputs(self) -> RowAxes:
+        """The row axes of the model's outputs; () if each output has one entry per row along its first axis."""
+        number = THE_STEP if self._kind_of_step == "predict" else 0
+        places = sorted(place for place in self.runs[0].axes if place[:3] == (number, 0, "out"))
+        axes = tuple(self.runs[0].axes[place] for place in places)
+        is_usual = all(axis == RowAxis(0, 1) for axis in axes)
+        is_whole = [place.leaf for place in places] == list(range(len(places)))
+        return axes if is_whole and not is_usual else ()
 
     def _changed_weights(self) -> str:
         """The member whose weights a user's step changes by its rows before it calls the member, in words; else ""."""

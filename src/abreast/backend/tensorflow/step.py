@@ -175,7 +175,7 @@ class Program:
             model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
         elif running.link.index == 0:
             users_line.warn("The model does not have any trainable weights.")
-        return _update_metrics(running, contribution, x, y, y_pred, weight)
+        return exact.update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _test(self, running: exact.Replica, data: Any) -> Any:
         if self.own_step:
@@ -183,7 +183,7 @@ class Program:
         x, y, weight = exact.unpack(data)
         y_pred = _call(self.model, x, training=False)
         contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
-        return _update_metrics(running, contribution, x, y, y_pred, weight)
+        return exact.update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _predict(self, running: exact.Replica, data: Any) -> Any:
         outputs = self.model.predict_step(data)
@@ -261,10 +261,6 @@ def _packed(structure: Any, tensors: list[Any]) -> Any:
     """The structure with the tensors in place of its zeros; None stays."""
     remaining = iter(tensors)
     return tree.map_structure(lambda leaf: None if leaf is None else next(remaining), structure)
-
-
-def _update_metrics(running: exact.Replica, contribution: Any, *data: Any) -> Any:
-    return exact.update_metrics(running, contribution, *exact.valid_rows(data, running.rows))
 
 
 def _call(model: Any, x: Any, training: bool) -> Any:

@@ -70,7 +70,7 @@ class ReplicaStep:
             with self._state.update():
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
-                logs = exact.update_metrics(running, contribution, *_valid((x, y, y_pred, weight), running.rows))
+                logs = exact.update_metrics(running, contribution, x, y, y_pred, weight)
                 return _shared_logs(running, logs)
 
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
@@ -127,7 +127,7 @@ class ReplicaStep:
             if self._metrics_are_last is None:
                 self._metrics_are_last = exact.sees_updates(model)
             is_last = self._metrics_are_last
-            seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
+            seen = x, y, _detached(y_pred), _copied(weight)
             logs = None if is_last else _logs(running, contribution, seen)
             if gradients.overlaps and not is_last:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
@@ -204,11 +204,6 @@ def _copied(weight: Any) -> Any:
 def _logs(running: exact.Replica, contribution: torch.Tensor, seen: Any) -> Any:
     """Update the metrics; return the logs of a user's own `compute_metrics`, else None."""
     return _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
-
-
-def _valid(data: Any, rows: int) -> Any:
-    """The data without its stand-in row."""
-    return data if rows else exact.valid_rows(data, 0)
 
 
 def _detached(data: Any) -> Any:
