@@ -23,6 +23,7 @@ import numpy as np
 from keras import ops
 
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
+from abreast.exact.replica import Replica
 from abreast.exact.users_functions import is_users_function, names_read, names_set, twin, users_functions
 from abreast.keras_private.backend import random as keras_random
 
@@ -96,8 +97,29 @@ def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
     return module, plain
 
 
+@contextmanager
+def python_once(running: Replica, holder: Any) -> Iterator[None]:
+    """Inside, code of `holder` (a loss, a metric) finds Python objects as one device does, and changes them once per step."""
+    befores = running.link.befores
+    if befores is None:
+        yield
+        return
+    call = id(holder), running.python_calls[id(holder)]
+    running.python_calls[id(holder)] += 1
+    if call not in befores:
+        befores[call] = Snapshot(holder)
+        yield
+        return
+    after = Snapshot(holder)
+    befores[call].rewind()
+    try:
+        yield
+    finally:
+        after.put_back()
+
+
 class Snapshot:
-    """The present attributes and items of all Python objects that a model holds; `put_back` restores them."""
+    """The present attributes and items of all Python objects that an object, mostly a model, holds; `put_back` restores them."""
 
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []

@@ -12,6 +12,7 @@ from typing import Any
 
 from keras import ops, tree
 
+from abreast.exact.dry_run import python_once
 from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
@@ -60,7 +61,7 @@ def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weigh
     if running is None or running.own_step or not (mixes_rows or along_rows):
         return loss(y_true, y_pred, sample_weight)
     y_true, y_pred, sample_weight = (gather(running, data) for data in (y_true, y_pred, sample_weight))
-    with all_rows(running):
+    with all_rows(running), python_once(running, loss):
         return loss(y_true, y_pred, sample_weight) / running.link.num_replicas
 
 

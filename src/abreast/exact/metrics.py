@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from abreast.exact.dry_run import python_once
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics, with_inner
 from abreast.exact.outputs import of_all_rows, other_axes
@@ -99,7 +100,10 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
         if not together or _means_over_rows(metric, args):
             args, kwargs = (gather(running, data, kinds, of_user=_is_of_user(running)) for data in (args, kwargs))
             with all_rows(running):
-                return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
+                if together and is_duplicate_of_replica_0():
+                    return None
+                with python_once(running, metric):
+                    return plain(*args, **kwargs)
         if not running.link.rows_are_known:
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
         elif running.rows == 0:

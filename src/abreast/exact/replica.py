@@ -35,6 +35,11 @@ class ReplicaLink(Protocol):
         """Whether numbers of rows are Python numbers; in a graph, they are tensors."""
         ...
 
+    @property
+    def befores(self) -> dict[Any, Any] | None:
+        """By call of the user's code, Python objects as they were before; None unless replicas run the same Python in turn."""
+        ...
+
     def all_sum(self, tensor: Any) -> Any:
         """The sum over all replicas; its gradient is summed likewise."""
         ...
@@ -86,6 +91,7 @@ class Replica:
     # Calls so far: of metrics that get numbers for a whole batch, and of members that work on the rows of all replicas.
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)
+    python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
 
     @property
     def weight(self) -> Any:

@@ -39,8 +39,22 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
         model._symbolic_build(data_batch=batch.data)
     except Exception:
         # A model whose train_step calls its parts need not have a `call` of its own.
-        if not own_step:
+        if own_step:
+            return
+        if not model.run_eagerly:
             raise
+        _build_eagerly(model, batch)
+
+
+def _build_eagerly(model: Any, batch: HostBatch) -> None:
+    """Make the variables with a call of the model, which may need values of tensors; so may losses and metrics."""
+    x, y, _ = exact.unpack(tree.map_structure(to_device, batch.data))
+    y_pred = model(x)
+    for compiled in (model._compile_metrics, model._compile_loss):
+        if compiled is not None and not compiled.built:
+            compiled.build(y, y_pred)
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
 
 
 def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:

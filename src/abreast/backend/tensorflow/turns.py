@@ -38,6 +38,7 @@ class Turns:
         self.devices = devices
         self.reach = reach
         self.summaries = summaries
+        self.befores: dict[Any, Any] = {}  # see `exact.ReplicaLink`
         self._enter = enter
         self._threads: list[_ReplicaThread] = []
         self._back = threading.Semaphore(0)
@@ -184,6 +185,7 @@ class TurnLink:
     def __init__(self, turns: Turns, own_index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self.index = turns.reach.first + own_index
         self.num_replicas = turns.reach.total
+        self.befores = turns.befores if tf.executing_eagerly() else None
         self._turns = turns
         self._reduce = reduce
 

@@ -21,6 +21,7 @@ class TorchLink:
     """
 
     rows_are_known = True
+    befores = None
     waiting: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
     def __init__(self, group: dist.ProcessGroup | None, index: int, num_replicas: int) -> None:
