@@ -80,7 +80,11 @@ class FullRun:
         """The numbers that a step returns, except results of metrics, which come from the rows of all replicas."""
         if not isinstance(result, dict):
             return {}
-        numbers = {name: as_array(value) for name, value in result.items() if is_tensor(value) and is_number(value)}
+        numbers = {
+            name: as_array(ops.convert_to_tensor(value))
+            for name, value in result.items()
+            if is_number(value) and not isinstance(value, bool) and (is_tensor(value) or not ops.is_tensor(value))
+        }
         known = [as_array(value) for metric in leaf_metrics(self.members[0]) if is_tensor(value := metric.result())]
         return {
             name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)

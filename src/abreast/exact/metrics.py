@@ -14,7 +14,16 @@ from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics, with_inner
 from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
-from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
+from abreast.exact.replica import (
+    Replica,
+    all_rows,
+    current,
+    gather,
+    is_duplicate_of_replica_0,
+    is_number,
+    valid_rows,
+    working_for,
+)
 from abreast.keras_private.modules import METRICS
 
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
@@ -150,7 +159,7 @@ def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     together = adds_up(metric)
 
     def result() -> Any:
-        running = current()
+        running = working_for()
         if running is None or not together:
             return plain()
         totals = [(variable, running.link.all_sum(variable.value)) for variable in metric.variables]

@@ -52,12 +52,19 @@ class Relations:
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
     # The row axes of the model's outputs, in training and not, if not every output has one entry per row along its first axis.
     outputs: dict[bool, RowAxes] = field(default_factory=dict)
+    logs: set[str] = field(
+        default_factory=set
+    )  # "KIND OF STEP NAME" of numbers that a step returns and that are sums over rows
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
     # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
     added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.gathered or self.sums or self.assigned or self.scalars or self.outputs)
+        return any((self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs))
+
+    def sums_in_logs(self, kind: str) -> set[str]:
+        """The names of the numbers that a step of this kind returns and that are sums over rows."""
+        return {name for of, _, name in (each.partition(" ") for each in self.logs) if of == kind}
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
@@ -67,7 +74,7 @@ class Relations:
             (training, [None if axis is None else asdict(axis) for axis in axes])
             for training, axes in self.outputs.items()
         ]
-        return json.dumps({"gathered": gathered, **rest, "outputs": outputs})
+        return json.dumps({"gathered": gathered, **rest, "outputs": outputs, "logs": sorted(self.logs)})
 
     @staticmethod
     def of_steps_part(text: str) -> Relations:
@@ -75,7 +82,12 @@ class Relations:
         gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
         outputs = {training: _axes_of(axes) for training, axes in part["outputs"]}
         return Relations(
-            gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=part["scalars"], outputs=outputs
+            gathered,
+            set(part["sums"]),
+            assigned=set(part["assigned"]),
+            scalars=part["scalars"],
+            outputs=outputs,
+            logs=set(part["logs"]),
         )
 
     def add(self, other: Relations) -> None:
@@ -92,5 +104,6 @@ class Relations:
         self.kept = self.kept or other.kept
         self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
+        self.logs |= other.logs
         self.settled |= other.settled
         self.added |= other.added

@@ -98,6 +98,11 @@ class Replica:
         """This replica's share of the global batch."""
         return as_float(self.rows) / as_float(self.total_rows)
 
+    def share_of_log(self, name: str) -> Any:
+        """The factor with which this replica's number counts in a sum over replicas: of a mean over rows, or of a sum."""
+        is_sum = self.relations is not None and name in self.relations.sums_in_logs(self.kind)
+        return float(self.rows > 0) if is_sum else self.weight
+
 
 _thread = threading.local()
 
@@ -185,11 +190,16 @@ def valid_rows(data: Any, rows: Any) -> Any:
 
 def check_outputs(outputs: Any, data: Any) -> None:
     """Raise `ModelError` for an output of `predict_step` whose rows are not those of the batch: replicas' rows are joined."""
-    rows = tree.flatten(data)[0].shape[0]
+    rows = first_leaf(data).shape[0]
     for leaf in tree.flatten(outputs):
         found = leaf.shape[0] if len(getattr(leaf, "shape", ())) else None
         if rows is not None and found is not None and found != rows:
             raise other_rows()
+
+
+def first_leaf(data: Any) -> Any:
+    """The first tensor of a batch; inputs may be None."""
+    return next(leaf for leaf in tree.flatten(data) if leaf is not None)
 
 
 def other_rows() -> ModelError:

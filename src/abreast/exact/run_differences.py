@@ -14,8 +14,9 @@ from keras import backend
 
 from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
 from abreast.exact.members import leaf_metrics, members, name_of
+from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relations import CallAxes, Relations, RowAxes
+from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
@@ -41,6 +42,7 @@ class RunDifferences:
     ) -> None:
         self.members = members(model)
         self.whole, self.runs, self.probe, self._kind_of_step = whole, runs, probe, kind
+        self._is_own = overrides_step(model, kind)
         self._untracked = untracked  # by identity: assigned variables that neither the model nor its optimizers hold
         changed = [state for state in [*states, *untracked.values()] if id(state) in whole.new_states]
         self._before = {id(state): as_array(state.value) for state in changed}
@@ -69,8 +71,8 @@ class RunDifferences:
             for number, calls in self._scalars.items()
             if any(calls)
         }
-        if axes := self._outputs():
-            result.outputs[self._kind_of_step == "train"] = axes
+        self._settle_outputs(result)
+        result.logs = {f"{self._kind_of_step} {name}" for name, kind in self._logs.items() if kind == "sum"}
         result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
         if not self._places:
             result.no_means = self._changed_weights() or self._numbers_that_are("neither", "sum")
@@ -89,14 +91,17 @@ class RunDifferences:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
 
-    def _outputs(self) -> RowAxes:
-        """The row axes of the model's outputs; () if each output has one entry per row along its first axis."""
+    def _settle_outputs(self, result: Relations) -> None:
+        """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows."""
         number = THE_STEP if self._kind_of_step == "predict" else 0
         places = sorted(place for place in self.runs[0].axes if place[:3] == (number, 0, "out"))
         axes = tuple(self.runs[0].axes[place] for place in places)
-        is_usual = all(axis == RowAxis(0, 1) for axis in axes)
-        is_whole = [place.leaf for place in places] == list(range(len(places)))
-        return axes if is_whole and not is_usual else ()
+        is_clear = [place.leaf for place in places] == list(range(len(places)))
+        relates = not self._is_own and "neither" in self._logs.values()
+        if is_clear and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
+            result.outputs[self._kind_of_step == "train"] = axes
+            if not self._is_own:
+                self._logs = {}
 
     def _changed_weights(self) -> str:
         """The member whose weights a user's step changes by its rows before it calls the member, in words; else ""."""
@@ -110,7 +115,7 @@ class RunDifferences:
         if self._gradients in kinds:
             return f"whose gradient is {_WORDS[self._gradients]}"
         for name, kind in self._logs.items():
-            if kind in kinds:
+            if kind in kinds and kind != "sum":
                 return f"which returns a {name!r} that is {_WORDS[kind]}"
         for number, calls in self._scalars.items():
             for kind in (kind for call in calls for kind in call if kind in kinds and kind != "sum"):

@@ -159,7 +159,7 @@ class Program:
             return self._joined(results, counts)
         if self.kind == "train":
             self._average_states(counts, total_rows, relations)
-        return self._logs(results, counts, total_rows)
+        return self._logs(results, counts, total_rows, relations)
 
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model
@@ -209,23 +209,37 @@ class Program:
                 with tf.device(copy.device):
                     copy.assign(average)
 
-    def _logs(self, results: list[Any], counts: Any, total_rows: Any) -> Any:
+    def _logs(self, results: list[Any], counts: Any, total_rows: Any, relations: exact.Relations | None) -> Any:
         with tf.device("/CPU:0"):
             ended = None if self.reach.processes is None else self._end_sums()
             if self.own_step or results[0] is not None:
-                return self._combined(results, tf.unstack(counts / total_rows))
+                sums = relations.sums_in_logs(self.kind) if relations else set()
+                return self._combined(results, tf.unstack(counts / total_rows), tf.unstack(counts > 0), sums)
             variables = self.variables.metric_sums
             totals = ended or [add_in_order(self.variables.copies(variable)) for variable in variables]
             with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
                 return _metric_results(self.model)
 
-    def _combined(self, results: list[Any], weights: list[Any]) -> Any:
-        """The results of a user's own step or `compute_metrics`, averaged over rows; metrics have equal results everywhere."""
-        own = weights[self.reach.first : self.reach.first + len(results)]
-        averages = tree.map_structure(lambda *values: _average(list(values), own), *results)
+    def _combined(self, results: list[Any], weights: list[Any], have_rows: list[Any], sums: set[str]) -> Any:
+        """The results of a user's own step or `compute_metrics`: averaged over rows, those of the names in `sums` added up.
+
+        Metrics have equal results everywhere.
+        """
+        here = slice(self.reach.first, self.reach.first + len(results))
+
+        def combine(factors: list[Any], each: list[Any]) -> Any:
+            return tree.map_structure(lambda *values: _weighted_sum(list(values), factors[here]), *each)
+
+        if isinstance(results[0], dict):
+            totals: Any = {
+                name: combine(have_rows if name in sums else weights, [result[name] for result in results])
+                for name in results[0]
+            }
+        else:
+            totals = combine(weights, results)
         if self.reach.processes is None:
-            return averages
-        return tree.pack_sequence_as(averages, self.reach.sum(tree.flatten(averages)))
+            return totals
+        return tree.pack_sequence_as(totals, self.reach.sum(tree.flatten(totals)))
 
     def _joined(self, results: list[Any], counts: Any) -> Any:
         """The rows of all replicas' outputs, in order, on the host."""
@@ -247,7 +261,7 @@ _OTHER_ROWS = "abreast: other rows of output than of the batch"
 
 def _check_unknown_rows(outputs: Any, data: Any) -> None:
     """The check of `exact.check_outputs` for tensors whose number of rows is only known when the step runs."""
-    rows = tree.flatten(data)[0]
+    rows = exact.first_leaf(data)
     for leaf in tree.flatten(outputs):
         if tf.is_tensor(leaf) and leaf.shape.rank and None in (leaf.shape[0], rows.shape[0]):
             tf.debugging.assert_equal(tf.shape(leaf)[0], tf.shape(rows)[0], _OTHER_ROWS)
@@ -285,7 +299,7 @@ def _general(new: Any, old: Any) -> Any:
     )
 
 
-def _average(values: list[Any], weights: list[Any]) -> Any:
+def _weighted_sum(values: list[Any], weights: list[Any]) -> Any:
     tensors = [tf.convert_to_tensor(value) for value in values]
     dtype = tensors[0].dtype if tensors[0].dtype.is_floating else keras.config.floatx()
     return add_in_order(

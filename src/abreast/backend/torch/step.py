@@ -220,15 +220,28 @@ def _detached(data: Any) -> Any:
 
 
 def _shared_logs(running: exact.Replica, logs: Any) -> Any:
-    """The logs of a user's own step or `compute_metrics`, with each number averaged over the rows of all ranks."""
+    """The logs of a user's own step or `compute_metrics`, with each number averaged, or summed, over the rows of all ranks."""
+    if isinstance(logs, dict):
+        return {name: _shared(running, running.share_of_log(name), log) for name, log in logs.items()}
+    return _shared(running, running.weight, logs)
 
-    def mean(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.ndim or not value.is_floating_point():
+
+def _shared(running: exact.Replica, factor: Any, log: Any) -> Any:
+    def total(value: Any) -> Any:
+        if isinstance(value, bool) or not exact.is_number(value):
             return value
-        share = value.detach() * running.weight if running.rows else torch.zeros_like(value)
-        return running.link.all_sum(share)
+        is_tensor = isinstance(value, torch.Tensor)
+        number = value.detach() if is_tensor else torch.as_tensor(value, dtype=torch.float64, device=get_device())
+        share = number.to(_type_of_sum(number))
+        summed = running.link.all_sum(share * factor if running.rows else torch.zeros_like(share))
+        summed = summed if number.is_floating_point() else summed.round().to(number.dtype)
+        return summed if is_tensor else type(value)(summed.item())
 
-    return None if logs is None else tree.map_structure(mean, logs)
+    return tree.map_structure(total, log)
+
+
+def _type_of_sum(number: torch.Tensor) -> torch.dtype:
+    return number.dtype if number.is_floating_point() else torch.float64
 
 
 @functools.cache
