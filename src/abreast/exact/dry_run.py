@@ -22,6 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
 from abreast.exact.replica import Replica
 from abreast.exact.users_functions import is_users_function, names_read, names_set, twin, users_functions
@@ -128,6 +129,7 @@ class Snapshot:
         self._arrays: list[tuple[Any, Any]] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._cells: list[tuple[Any, Any]] = []
+        self._generators: list[GeneratorState] = []
         seen: dict[int, Any] = {}
         todo = [model]
         while todo and len(seen) < _MOST_OBJECTS:
@@ -146,6 +148,9 @@ class Snapshot:
             return list(copy.values()) if isinstance(copy, dict) else copy
         if isinstance(value, tuple):
             return list(value)
+        if is_generator(value):
+            self._generators.append(GeneratorState(value))
+            return []
         if isinstance(value, types.MethodType):
             return [value.__func__, value.__self__]
         if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
@@ -169,9 +174,11 @@ class Snapshot:
         self._cells.extend(cells)
         return [*named.values(), *(contents for _, contents in cells)]
 
-    def rewind(self) -> None:
-        """Put everything back for another run."""
-        self.put_back()
+    def rewind(self, generators: bool = True) -> None:
+        """Put everything back for another run, or everything except random generators."""
+        self._put_back_objects()
+        if generators:
+            self._put_back_generators()
         self._lend()
 
     def _lend(self) -> None:
@@ -214,6 +221,18 @@ class Snapshot:
         ]
 
     def put_back(self) -> None:
+        self._put_back_objects()
+        self._put_back_generators()
+
+    def drew(self) -> bool:
+        """Whether a random generator that an object holds has gone on since."""
+        return any(state.has_moved() for state in self._generators)
+
+    def _put_back_generators(self) -> None:
+        for state in self._generators:
+            state.put_back()
+
+    def _put_back_objects(self) -> None:
         for space, before in self._globals:
             for name, value in before.items():
                 if value is _MISSING:
@@ -253,8 +272,12 @@ def _new_values(value: Any, before: Any, old: set[int]) -> list[Any]:
     """The new values in an attribute: itself, or the items of its container that no container held before."""
     contents = _unwrapped(value)
     if isinstance(contents, (*_CONTAINERS, tuple)):
-        return [each for each in _values(contents) if id(each) not in old]
+        return [leaf for each in _values(contents) if id(each) not in old for leaf in _leaves(each)]
     return [] if value is before else [value]
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _is_number(value: Any) -> bool:

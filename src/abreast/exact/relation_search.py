@@ -65,7 +65,7 @@ def _relations(
             run.run(forward, _cut(data, part))
             numbers.append(snapshot.numbers())
             runs.append(run)
-        draws = drew() or probe.drew()
+        draws = drew() or probe.drew() or snapshot.drew()
         found = RunDifferences(model, states, whole, runs, probe, kind, untracked)
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
@@ -78,6 +78,7 @@ def _relations(
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
             snapshot.rewind()
         if found.suspects():
+            snapshot.rewind(generators=False)
             again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)
             found.clear(again)

@@ -50,6 +50,7 @@ class RunDifferences:
         self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
         self._again: PerturbedRun | None = None
         self.reads_kept = False
+        self._logs: dict[str, str] = {}
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
         self._noise = max(probe.noise, 5e-2 if halves else 0.0)
         self._find()
