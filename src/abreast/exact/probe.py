@@ -13,10 +13,15 @@ class Probe(Protocol):
         bool  # whether one process runs all replicas, so that they share variables which the model does not hold
     )
 
+    is_eager: bool  # whether steps run as Python, so that what they keep are values
     shares_python: bool  # whether all replicas run as Python in this process, with the same Python objects
 
     def unchanged(self) -> Any:
         """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
+        ...
+
+    def rewind_weights(self) -> None:
+        """Restore the weights that a user's own step changed without Keras since `unchanged` was entered."""
         ...
 
     def rewind_generators(self) -> None:
@@ -25,6 +30,14 @@ class Probe(Protocol):
 
     def drew(self) -> bool:
         """Whether any code except Keras drew from these generators since `rewind_generators`."""
+        ...
+
+    def reads_values(self) -> bool:
+        """Whether the user's code read values of tensors in Python, by which it may decide."""
+        ...
+
+    def depends_on_values(self) -> bool:
+        """Whether any code did so, or made tensors whose shapes depend on values: replicas may take different paths."""
         ...
 
     def foreign(self) -> str:

@@ -60,6 +60,7 @@ def _relations(
         for part in parts:
             run = PartRun(model, states, whole, part)
             snapshot.rewind()
+            probe.rewind_weights()
             probe.rewind_generators()
             rewind_generators()
             run.run(forward, _cut(data, part))
@@ -70,6 +71,7 @@ def _relations(
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
             snapshot.rewind()
+            probe.rewind_weights()
             for _ in range(2):
                 probe.rewind_generators()
                 rewind_generators()
@@ -79,15 +81,19 @@ def _relations(
             snapshot.rewind()
         if found.suspects():
             snapshot.rewind(generators=False)
+            probe.rewind_weights()
             again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)
             found.clear(again)
     result = found.relations()
     result.draws = draws
+    result.reads_values, result.depends_on_values = probe.reads_values(), probe.depends_on_values()
     result.foreign = probe.foreign()
     result.shared = shared
-    if found.reads_kept:
-        result.kept = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
+    if kept:
+        name = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
+        result.kept = name if found.reads_kept else ""
+        result.left = name if probe.is_eager and not probe.shares_python else ""
     return result
 
 

@@ -43,6 +43,9 @@ class Relations:
     open: str = ""  # a number that is 0 in all rows that were looked at: it may be a mean or a sum over rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
     draws: bool = False  # whether the model draws random numbers without Keras
+    reads_values: bool = False  # whether the user's code reads values of tensors in Python
+    depends_on_values: bool = False  # whether replicas may take different paths
+    left: str = ""  # the Python attribute in which a step leaves results of its rows, for readers after the step
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
     # Names of Python numbers and globals that every replica's step changes.
     shared: list[str] = field(default_factory=list)
@@ -60,7 +63,8 @@ class Relations:
     added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
-        return any((self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs))
+        found = (self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs, self.depends_on_values)
+        return any(found)
 
     def sums_in_logs(self, kind: str) -> set[str]:
         """The names of the numbers that a step of this kind returns and that are sums over rows."""
@@ -69,12 +73,13 @@ class Relations:
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
-        rest = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
+        rest: dict[str, Any] = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
         outputs = [
             (training, [None if axis is None else asdict(axis) for axis in axes])
             for training, axes in self.outputs.items()
         ]
-        return json.dumps({"gathered": gathered, **rest, "outputs": outputs, "logs": sorted(self.logs)})
+        rest |= {"outputs": outputs, "logs": sorted(self.logs), "depends_on_values": self.depends_on_values}
+        return json.dumps({"gathered": gathered, **rest})
 
     @staticmethod
     def of_steps_part(text: str) -> Relations:
@@ -88,6 +93,7 @@ class Relations:
             scalars=part["scalars"],
             outputs=outputs,
             logs=set(part["logs"]),
+            depends_on_values=part["depends_on_values"],
         )
 
     def add(self, other: Relations) -> None:
@@ -102,8 +108,11 @@ class Relations:
         self.draws = self.draws or other.draws
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept
+        self.left = self.left or other.left
         self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
         self.logs |= other.logs
+        self.reads_values |= other.reads_values
+        self.depends_on_values |= other.depends_on_values
         self.settled |= other.settled
         self.added |= other.added

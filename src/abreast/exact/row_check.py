@@ -87,7 +87,7 @@ class RowCheck:
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
                 f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')}){UNKNOWN}",
             )
-            return Relations()
+            return Relations(depends_on_values=True)
 
 
 UNKNOWN = ": if it does, each replica computes from its own rows, weighted by their number, which is not what one device computes"
@@ -134,12 +134,26 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{found.kept} keeps results of its rows in Python for its next call: each device keeps those of its own rows, "
             "which differ from what one device keeps. A variable (add_weight) would be shared",
         )
+    elif found.left:
+        warn_once(
+            model,
+            f"left {found.left}",
+            f"{found.left} keeps results of the rows in Python: in this process, those of one device's rows. What all devices "
+            "see goes into a metric, or into the logs of a step",
+        )
     if found.shared:
         warn_once(
             model,
             f"shared {found.shared}",
             f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
             "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
+        )
+    if found.reads_values and own_step:
+        warn_once(
+            model,
+            f"values {kind}",
+            f"{type(model).__name__} has its own {kind}_step, which reads values of tensors in Python (`float`, `item`, "
+            "`if`): what it decides by values of its rows, each device decides by its own rows",
         )
     if found.no_means or found.refused:
         warn_once(

@@ -28,7 +28,7 @@ class TensorFlowProbe:
         self._seeds: _Seeds | None = None
         self._changed = ""
         self.is_one_process = is_one_process
-        self.shares_python = bool(model.run_eagerly)
+        self.is_eager = self.shares_python = bool(model.run_eagerly)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -70,6 +70,15 @@ class TensorFlowProbe:
 
     def drew(self) -> bool:
         return self._seeds is not None and self._seeds.own.getstate() != random.Random(_SEED).getstate()
+
+    def rewind_weights(self) -> None:
+        pass
+
+    def reads_values(self) -> bool:
+        return False
+
+    def depends_on_values(self) -> bool:
+        return False  # replicas that take different paths are found out where they meet (`turns.py`)
 
     def foreign(self) -> str:
         return self._changed

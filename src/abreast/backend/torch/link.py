@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter_ns
@@ -12,12 +13,16 @@ import torch
 import torch.distributed as dist
 
 from abreast import spans
+from abreast.errors import ModelError
+from abreast.keras_private.torch import get_device
 
 
 class TorchLink:
     """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
-    `waiting` is entered around all code that may wait for other ranks. A watchdog blames a rank that is not waiting.
+    `waiting` is entered around all code that may wait for other ranks. A watchdog blames a rank that is not waiting. `may_part`:
+    whether the user's code may decide by values of its rows. The ranks then compare what they are about to exchange, because
+    other paths would mix up their numbers or wait for ever.
     """
 
     rows_are_known = True
@@ -28,6 +33,7 @@ class TorchLink:
         self.group = group
         self.index = index
         self.num_replicas = num_replicas
+        self.may_part = False
 
     @contextmanager
     def meeting(self) -> Iterator[None]:
@@ -35,17 +41,39 @@ class TorchLink:
         with self.waiting(), _span():
             yield
 
+    def agree(self, what: str, tensor: torch.Tensor | None = None, is_of_rows: bool = False) -> None:
+        """Raise `ModelError` on every rank, if not all ranks are about to exchange the same."""
+        if self.group is None or not self.may_part:
+            return
+        shape = None if tensor is None else (tensor.dtype, *tensor.shape[1 if is_of_rows else 0 :])
+        own = torch.tensor([_EXCHANGES.index(what), zlib.crc32(repr(shape).encode())], device=get_device())
+        every = [torch.empty_like(own) for _ in range(self.num_replicas)]
+        with self.meeting():
+            dist.all_gather(every, own, group=self.group)
+        kinds, shapes = zip(*torch.stack(every).tolist(), strict=True)
+        if len(set(kinds)) > 1 or len(set(shapes)) > 1:
+            names = [_EXCHANGES[kind] for kind in kinds]
+            raise ModelError(
+                "the replicas of a step took different paths: "
+                + ", ".join(f"device {index} came to {name}" for index, name in enumerate(names))
+                + ("" if len(set(kinds)) > 1 else ", with other shapes or types"),
+                "the step decides by values of its rows (an `if`, a length), and each device has rows of its own: compute both "
+                "ways and choose by keras.ops.where, or train on one device",
+            )
+
     def all_sum(self, tensor: torch.Tensor) -> Any:
         if self.group is None:
             return tensor
+        self.agree("a sum", tensor)
         with self.meeting():
-            return _AllSum.apply(tensor, self.group)  # type: ignore[no-untyped-call]
+            return _AllSum.apply(tensor, self)  # type: ignore[no-untyped-call]
 
     def all_stack(self, tensor: torch.Tensor) -> Any:
         if self.group is None:
             return tensor[None]
+        self.agree("a stack", tensor)
         with self.meeting():
-            return _AllStack.apply(tensor, self.group, self.index, self.num_replicas)  # type: ignore[no-untyped-call]
+            return _AllStack.apply(tensor, self)  # type: ignore[no-untyped-call]
 
     def gather_rows(self, tensor: torch.Tensor, counts: Any) -> torch.Tensor:
         if self.group is None:
@@ -64,6 +92,7 @@ class TorchLink:
 
     def _rows_of_all(self, tensor: torch.Tensor, rows: list[int]) -> list[torch.Tensor]:
         """The rows of each rank, without gradients."""
+        self.agree("a gathering of rows", tensor, is_of_rows=True)
         as_bytes = tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
         padded = as_bytes.new_zeros((max(rows), *as_bytes.shape[1:]))
         padded[: rows[self.index]] = as_bytes
@@ -72,9 +101,20 @@ class TorchLink:
             dist.all_gather(parts, padded, group=self.group)
         return [part[:count].to(tensor.dtype) for part, count in zip(parts, rows, strict=True)]
 
+    def sum_of_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
+        self.agree("a sum of a gradient", gradient)
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        with _span():
+            dist.all_reduce(total, group=self.group)
+        return total
+
     def start_sum(self, tensor: torch.Tensor) -> Any:
         """Begin a sum in place; `wait()` of the result waits for its end. Returns None without a group."""
         return None if self.group is None else dist.all_reduce(tensor, group=self.group, async_op=True)
+
+
+END_OF_STEP = "the end of the step"
+_EXCHANGES = (END_OF_STEP, "a sum", "a stack", "a gathering of rows", "a sum of a gradient")
 
 
 def leave_span(start_ns: int) -> None:
@@ -99,18 +139,15 @@ def keep_out_of_graphs() -> None:
 
 class _AllSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Any) -> torch.Tensor:
-        ctx.group = group
+    def forward(ctx: Any, tensor: torch.Tensor, link: TorchLink) -> torch.Tensor:
+        ctx.link = link
         total = tensor.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=group)
+        dist.all_reduce(total, group=link.group)
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        with _span():
-            dist.all_reduce(total, group=ctx.group)
-        return total, None
+        return ctx.link.sum_of_gradient(gradient), None
 
 
 class _TimesGradient(torch.autograd.Function):
@@ -127,28 +164,24 @@ class _TimesGradient(torch.autograd.Function):
 class _JoinRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, link: TorchLink, rows: list[int]) -> torch.Tensor:
-        ctx.group, ctx.first, ctx.last = link.group, sum(rows[: link.index]), sum(rows[: link.index + 1])
+        ctx.link, ctx.first, ctx.last = link, sum(rows[: link.index]), sum(rows[: link.index + 1])
         return torch.cat(link._rows_of_all(tensor.detach(), rows))
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        with _span():
-            dist.all_reduce(total, group=ctx.group)
+        total = ctx.link.sum_of_gradient(gradient)
         return total[ctx.first : ctx.last], None, None
 
 
 class _AllStack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: Any, index: int, num_replicas: int) -> torch.Tensor:
-        ctx.group, ctx.index = group, index
-        stacked = tensor.new_empty((num_replicas, *tensor.shape))
-        dist.all_gather(list(stacked.unbind(0)), tensor.detach().contiguous(), group=group)
+    def forward(ctx: Any, tensor: torch.Tensor, link: TorchLink) -> torch.Tensor:
+        ctx.link = link
+        stacked = tensor.new_empty((link.num_replicas, *tensor.shape))
+        dist.all_gather(list(stacked.unbind(0)), tensor.detach().contiguous(), group=link.group)
         return stacked
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        with _span():
-            dist.all_reduce(total, group=ctx.group)
-        return total[ctx.index], None, None, None
+        total = ctx.link.sum_of_gradient(gradient)
+        return total[ctx.link.index], None

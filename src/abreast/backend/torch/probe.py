@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,16 +19,34 @@ from abreast.backend.torch.buffers import Buffers
 from abreast.keras_private.torch import TorchModuleWrapper
 
 
-class _Draws(TorchDispatchMode):
-    """Notes operations of this thread that may draw random numbers. With some arguments such an operation draws none."""
+class _Operations(TorchDispatchMode):
+    """Notes operations of this thread that may draw random numbers (with some arguments they draw none) or read values."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.any = False
+        self.draw = False
+        self.read_values = False  # by the user's code
+        self.depend_on_values = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.any = self.any or torch.Tag.nondeterministic_seeded in func.tags
+        self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
+        if torch.Tag.data_dependent_output in func.tags:
+            self.depend_on_values = True
+            self.read_values = self.read_values or _is_from_users_code()
+        elif torch.Tag.dynamic_output_shape in func.tags:
+            self.depend_on_values = True
         return func(*args, **(kwargs or {}))
+
+
+def _is_from_users_code() -> bool:
+    """Whether the innermost code that is not PyTorch's or this module's is the user's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module != "torch" and frame.f_globals is not globals():
+            return module not in ("keras", "abreast")
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 class TorchProbe:
@@ -36,23 +56,26 @@ class TorchProbe:
         self._model, self._with_gradients = model, with_gradients
         self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._drawn: Any = None
-        self._draws = _Draws()
+        self._operations = _Operations()
+        self._weights: list[tuple[Any, int, Any]] = []  # with the version and a copy of each
         self.is_one_process = False
         self.shares_python = False
+        self.is_eager = True
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
+        _hold_schedules()
         self._drawn = seeds.read_torch()
         optimizers: dict[Any, Any] = {}
         handle = register_optimizer_step_pre_hook(lambda optimizer, *_: _note(optimizer, optimizers))
         gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
         buffers = Buffers(self._model, global_batch_norm=False)
         buffers.keep()
-        kept = [(parameter, parameter._version, parameter.detach().clone()) for parameter in self._assignable()]
+        self._weights = [(each, each._version, each.detach().clone()) for each in self._assignable()]
         for parameter, _ in gradients:
             parameter.grad = None
         try:
-            with torch.set_grad_enabled(self._with_gradients), self._draws:
+            with torch.set_grad_enabled(self._with_gradients), self._operations:
                 yield
         finally:
             handle.remove()
@@ -62,15 +85,19 @@ class TorchProbe:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
             buffers.put_back()
-            with torch.no_grad():
-                for parameter, version, copy in kept:
-                    if parameter._version != version:
-                        parameter.copy_(copy)
+            self.rewind_weights()
+            self._weights = []
             self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
         """Parameters that a user's own step may change without Keras, with one of PyTorch's optimizers."""
         return list(self._model.parameters()) if self._with_gradients else []
+
+    def rewind_weights(self) -> None:
+        with torch.no_grad():
+            for weight, version, copy in self._weights:
+                if weight._version != version:
+                    weight.copy_(copy)
 
     def rewind_generators(self) -> None:
         seeds.write_torch(self._drawn)
@@ -78,7 +105,13 @@ class TorchProbe:
     def drew(self) -> bool:
         on_cpu, on_gpus = self._drawn
         now = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if on_gpus else [])]
-        return self._draws.any and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
+        return self._operations.draw and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
+
+    def reads_values(self) -> bool:
+        return self._operations.read_values
+
+    def depends_on_values(self) -> bool:
+        return self._operations.depend_on_values
 
     def foreign(self) -> str:
         return ""
@@ -88,6 +121,35 @@ class TorchProbe:
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )
+
+
+def _hold_schedules() -> None:
+    """Let runs of ours make no step of PyTorch's schedules of the learning rate and of its gradient scalers."""
+    todo: list[Any] = [torch.optim.lr_scheduler.LRScheduler]
+    while todo:
+        kind = todo.pop()
+        todo.extend(kind.__subclasses__())
+        _hold(kind, "step", None)
+    _hold(torch.amp.GradScaler, "update", _forget_step)
+
+
+def _hold(kind: Any, name: str, instead: Any) -> None:
+    plain = vars(kind).get(name)
+    if plain is None or hasattr(plain, "_abreast_plain"):
+        return
+
+    @functools.wraps(plain)
+    def unless_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if exact.running() is None:
+            return plain(self, *args, **kwargs)
+        return None if instead is None else instead(self)
+
+    unless_run._abreast_plain = plain  # type: ignore[attr-defined]
+    setattr(kind, name, unless_run)
+
+
+def _forget_step(scaler: Any) -> None:
+    scaler._per_optimizer_states.clear()
 
 
 def _note(optimizer: Any, known: dict[Any, Any]) -> None:

@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from abreast import exact, users_line
 from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
-from abreast.backend.torch.link import TorchLink, keep_out_of_graphs
+from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
 from abreast.backend.torch.sums import Gradients, State
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -52,7 +52,7 @@ class ReplicaStep:
         with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
             if running.own_step:
                 with self._state.update():
-                    return _shared_logs(running, self.model.train_step(shard))
+                    return _shared_logs(running, self._own(self.model.train_step, shard))
             try:
                 return self._train(running, shard)
             except BaseException:
@@ -65,13 +65,18 @@ class ReplicaStep:
         with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
             if running.own_step:
                 with self._state.update():
-                    return _shared_logs(running, self.model.test_step(shard))
+                    return _shared_logs(running, self._own(self.model.test_step, shard))
             x, y, weight = _unpacked(shard)
             with self._state.update():
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
                 logs = exact.update_metrics(running, contribution, x, y, y_pred, weight)
                 return _shared_logs(running, logs)
+
+    def _own(self, step: Callable[[Any], Any], shard: Any) -> Any:
+        logs = step(shard)
+        self.link.agree(END_OF_STEP)
+        return logs
 
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
         """The outputs for the rows of all ranks, on every rank.
@@ -102,6 +107,7 @@ class ReplicaStep:
     def _replica(self, counts: Sequence[int], own_step: bool, kind: str = "train") -> exact.Replica:
         if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
+        self.link.may_part = self.relations is not None and self.relations.depends_on_values
         return exact.Replica(
             self.model,
             self.link,
