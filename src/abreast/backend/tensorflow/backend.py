@@ -239,7 +239,13 @@ class TensorFlowBackend:
             return result
 
         def run(batches: Iterator[Any]) -> Any:
-            results = [one_step(batches, take(batches, stage, kind))]
+            try:
+                taken = take(batches, stage, kind)
+            except (StopIteration, tf.errors.OutOfRangeError):
+                if kind == "train" and programs:
+                    _announce_end(model)
+                raise
+            results = [one_step(batches, taken)]
             for _ in range(1, model.steps_per_execution):
                 try:
                     taken = take(batches, stage, kind)
@@ -367,3 +373,15 @@ def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
 
 
 BACKEND = TensorFlowBackend()
+
+
+def _announce_end(model: Any) -> None:
+    """Warn, once per model, of the step that plain Keras counts where a source ends whose length it does not know."""
+    if model.optimizer is not None and not model.run_eagerly:
+        exact.warn_once(
+            model,
+            "unknown length",
+            f"the length of the data source of {model.name} is unknown: at the end of each epoch, plain Keras on TensorFlow adds "
+            "1 to optimizer.iterations without a step, which Adam and schedules of the learning rate read. abreast counts steps, "
+            "as the other backends do",
+        )
