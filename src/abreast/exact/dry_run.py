@@ -148,6 +148,8 @@ class Snapshot:
             return list(copy.values()) if isinstance(copy, dict) else copy
         if isinstance(value, tuple):
             return list(value)
+        if isinstance(value, keras.Variable):  # its value is not Python's
+            return [value.regularizer, value.constraint]
         if is_generator(value):
             self._generators.append(GeneratorState(value))
             return []

@@ -13,6 +13,7 @@ from typing import Any
 from keras import ops, tree
 
 from abreast.exact.calls import call_name
+from abreast.exact.dry_run import python_once
 from abreast.exact.layers import exchange
 from abreast.exact.members import members
 from abreast.exact.relations import CallAxes, Relations
@@ -32,7 +33,7 @@ def gathering(model: Any, found: Relations | None) -> Iterator[None]:
     for number, calls in found.gathered.items():
         member = everyone[number]
         name = call_name(member)
-        vars(member)[name] = _of_all_rows(number, calls, getattr(member, name))
+        vars(member)[name] = _of_all_rows(number, calls, member, getattr(member, name))
         changed.append((member, name))
     for number in found.sums:
         vars(everyone[number])["_abreast_sums"] = True
@@ -45,7 +46,9 @@ def gathering(model: Any, found: Relations | None) -> Iterator[None]:
             del vars(everyone[number])["_abreast_sums"]
 
 
-def _of_all_rows(number: int, calls: tuple[CallAxes, ...], plain: Callable[..., Any]) -> Callable[..., Any]:
+def _of_all_rows(
+    number: int, calls: tuple[CallAxes, ...], member: Any, plain: Callable[..., Any]
+) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         running = current()
         if running is None:
@@ -53,7 +56,7 @@ def _of_all_rows(number: int, calls: tuple[CallAxes, ...], plain: Callable[..., 
         axes = calls[running.calls[number] % len(calls)]
         running.calls[number] += 1
         args, kwargs = _mapped((args, kwargs), axes.inputs, lambda leaf, axis: _joined(running, leaf, axis))
-        with all_rows(running, in_call=True):
+        with all_rows(running, in_call=True), python_once(running, member):
             outputs = plain(*args, **kwargs)
         return _mapped(outputs, axes.outputs, lambda leaf, axis: _own(running, leaf, axis))
 

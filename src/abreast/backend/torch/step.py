@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import keras
 import torch
 from keras import tree
 from torch._dynamo.eval_frame import OptimizedModule
@@ -236,6 +237,7 @@ def _shared(running: exact.Replica, factor: Any, log: Any) -> Any:
     def total(value: Any) -> Any:
         if isinstance(value, bool) or not exact.is_number(value):
             return value
+        value = value.value if isinstance(value, keras.Variable) else value  # such as the state of a metric
         is_tensor = isinstance(value, torch.Tensor)
         number = value.detach() if is_tensor else torch.as_tensor(value, dtype=torch.float64, device=get_device())
         share = number.to(_type_of_sum(number))

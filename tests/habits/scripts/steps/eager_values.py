@@ -13,15 +13,18 @@ class Kept(keras.metrics.Metric):
     def __init__(self):
         super().__init__(name="kept")
         self.errors = []
+        self.fading = self.add_weight(shape=(), initializer="zeros")
 
     def update_state(self, y, y_pred, sample_weight=None):
+        self.fading.assign(0.9 * self.fading + ops.sum(ops.stop_gradient(y_pred)))
         self.errors.append(np.abs(ops.convert_to_numpy(ops.stop_gradient(y_pred)) - ops.convert_to_numpy(y)))
 
     def result(self):
-        return float(np.sum(np.concatenate(self.errors))) if self.errors else 0.0
+        return float(np.sum(np.concatenate(self.errors))) + float(self.fading.numpy()) if self.errors else 0.0
 
     def reset_state(self):
         self.errors = []
+        self.fading.assign(0.0)
 
 
 class Checked(keras.layers.Layer):
