@@ -227,19 +227,17 @@ class PartRun(FullRun):
             self.unclear.add(place)
             self.distances[place] = float("inf")
             return leaf
-        self.axes[place] = axis
         if id(leaf) in self._known:
             self.axes[place] = self._known[id(leaf)][1]
             return leaf
         ways, found = ways_to_cut(as_array(expected), axis, self.part), as_array(leaf)
         distances = [distance(way, found) for way in ways]
         best = distances.index(min(distances))
-        if axis is not None and best:
-            self.axes[place] = replace(axis, is_strided=True)
+        self.axes[place] = axis = replace(axis, is_strided=True) if axis is not None and best else axis
         if distances[best]:
             self.distances[place] = distances[best]
             leaf = replaced(leaf, ways[best])
-        self._known[id(leaf)] = leaf, self.axes[place]
+        self._known[id(leaf)] = leaf, axis
         return leaf
 
 

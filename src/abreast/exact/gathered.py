@@ -6,11 +6,12 @@ work of these members is not shared between replicas. Imports no framework.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras import ops, tree
+from keras import ops
 
 from abreast.exact.calls import call_name
 from abreast.exact.dry_run import python_once
@@ -19,7 +20,7 @@ from abreast.exact.members import members
 from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.replica import Replica, all_rows, current
 from abreast.exact.rows import RowAxis
-from abreast.keras_private.masks import get_keras_mask, set_keras_mask
+from abreast.exact.tensor_rows import mapped, rows_back, rows_first
 
 
 @contextmanager
@@ -55,37 +56,23 @@ def _of_all_rows(
             return plain(*args, **kwargs)
         axes = calls[running.calls[number] % len(calls)]
         running.calls[number] += 1
-        args, kwargs = _mapped((args, kwargs), axes.inputs, lambda leaf, axis: _joined(running, leaf, axis))
+        args, kwargs = mapped((args, kwargs), axes.inputs, functools.partial(_joined, running))
         with all_rows(running, in_call=True), python_once(running, member):
             outputs = plain(*args, **kwargs)
-        return _mapped(outputs, axes.outputs, lambda leaf, axis: _own(running, leaf, axis))
+        return mapped(outputs, axes.outputs, functools.partial(_own, running))
 
     return call
 
 
-def _mapped(data: Any, axes: tuple[RowAxis | None, ...], change: Callable[[Any, int], Any]) -> Any:
-    leaves = tree.flatten(data)
-    for index, axis in enumerate(axes):
-        if axis is not None and ops.is_tensor(leaves[index]):
-            mask = get_keras_mask(leaves[index])
-            leaves[index] = change(leaves[index], axis.index)
-            if mask is not None and axis.index == 0:
-                set_keras_mask(leaves[index], change(mask, 0))
-    return tree.pack_sequence_as(data, leaves)
+def _joined(running: Replica, leaf: Any, axis: RowAxis) -> Any:
+    first = rows_first(leaf, axis)
+    return rows_back(exchange(running, lambda tensor: running.link.join_rows(tensor, running.counts), first), axis)
 
 
-def _joined(running: Replica, leaf: Any, axis: int) -> Any:
-    first = ops.moveaxis(leaf, axis, 0) if axis else leaf
-    joined = exchange(running, lambda tensor: running.link.join_rows(tensor, running.counts), first)
-    return ops.moveaxis(joined, 0, axis) if axis else joined
-
-
-def _own(running: Replica, leaf: Any, axis: int) -> Any:
+def _own(running: Replica, leaf: Any, axis: RowAxis) -> Any:
     """This replica's rows of a leaf; a replica without rows gets the first row as a stand-in."""
     index = running.link.index
     has_rows = ops.cast(running.counts[index] > 0, "int32")
     first = ops.sum(ops.cast(running.counts[:index], "int32")) * has_rows
     rows = ops.maximum(ops.cast(running.counts[index], "int32"), 1)
-    first_axis = ops.moveaxis(leaf, axis, 0) if axis else leaf
-    own = first_axis[first : first + rows]
-    return ops.moveaxis(own, 0, axis) if axis else own
+    return rows_back(rows_first(leaf, axis)[first : first + rows], axis)

@@ -1,12 +1,14 @@
-"""Random generators that the user's objects hold, and their state: of Python, NumPy and PyTorch. Imports no framework."""
+"""Random generators of Python, NumPy and PyTorch that the user's objects hold. Imports no framework."""
 
 from __future__ import annotations
 
-import pickle
+import copy
 import random
 from typing import Any
 
-import numpy as np
+import keras
+
+from abreast.feed import values
 
 
 class GeneratorState:
@@ -14,35 +16,18 @@ class GeneratorState:
 
     def __init__(self, generator: Any) -> None:
         self._generator = generator
-        self._state = _read(generator)
+        self._state = copy.deepcopy(values.saved_value(generator))
+        self._content = values.content(generator)
 
     def has_moved(self) -> bool:
-        return _as_bytes(_read(self._generator)) != _as_bytes(self._state)
+        return bool(values.content(self._generator) != self._content)
 
     def put_back(self) -> None:
-        if not self.has_moved():
-            return
-        if isinstance(self._generator, random.Random):
-            self._generator.setstate(self._state)
-        elif isinstance(self._generator, np.random.Generator):
-            self._generator.bit_generator.state = self._state
-        else:
-            self._generator.set_state(self._state)
+        if self.has_moved():
+            values.fill(self._generator, self._state)
 
 
 def is_generator(value: Any) -> bool:
-    if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
-        return type(value) is not random.SystemRandom
-    return type(value).__name__ == "Generator" and type(value).__module__.partition(".")[0] == "torch"
-
-
-def _read(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    return generator.get_state()
-
-
-def _as_bytes(state: Any) -> bytes:
-    return bytes(state.numpy()) if hasattr(state, "numpy") else pickle.dumps(state)
+    """Whether a value is a generator with a state that is not Keras's, whose states are variables."""
+    kinds_without = (random.SystemRandom, keras.random.SeedGenerator, keras.Layer)
+    return values.is_generator(value) and not isinstance(value, kinds_without)

@@ -13,23 +13,19 @@ class Probe(Protocol):
         bool  # whether one process runs all replicas, so that they share variables which the model does not hold
     )
 
-    is_eager: bool  # whether steps run as Python, so that what they keep are values
+    has_own_python: bool  # whether each replica runs as Python in a process of its own, with Python objects of its own
     shares_python: bool  # whether all replicas run as Python in this process, with the same Python objects
 
     def unchanged(self) -> Any:
         """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
         ...
 
-    def rewind_weights(self) -> None:
-        """Restore the weights that a user's own step changed without Keras since `unchanged` was entered."""
-        ...
-
-    def rewind_generators(self) -> None:
-        """Set the framework's random generators to their state when `unchanged` was entered."""
+    def rewind(self, generators: bool = True) -> None:
+        """Restore what `unchanged` restores at its end: weights that a step changes without Keras and, if wanted, generators."""
         ...
 
     def drew(self) -> bool:
-        """Whether any code except Keras drew from these generators since `rewind_generators`."""
+        """Whether any code except Keras drew from these generators since `rewind`."""
         ...
 
     def reads_values(self) -> bool:

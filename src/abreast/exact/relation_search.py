@@ -25,9 +25,9 @@ _PART_BYTES = 1 << 20
 
 
 def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[int]:
-    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few.
+    """Numbers of rows in each of the two parts, for one look after the other; none if the batch has too few rows.
 
-    A second number is for a second look, if all rows of the first gave 0.
+    A part has a device's rows, limited to 1 MiB, half the batch, and 8 rows, or 64 where these give only 0.
     """
     some = [min(shard_rows, max(2, min(most, _PART_BYTES // max(1, row_bytes))), rows // 2) for most in _MOST_ROWS]
     return sorted({each for each in some if each})
@@ -50,6 +50,12 @@ def _relations(
     states = _states(model)
     parts = [RowRange(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
     with dry_run(model) as snapshot, probe.unchanged():
+
+        def rewind() -> None:
+            snapshot.rewind()
+            probe.rewind()
+            rewind_generators()
+
         whole = FullRun(model, states)
         whole.run(forward, data)
         held = _held_elsewhere(model)
@@ -59,10 +65,7 @@ def _relations(
         runs = []
         for part in parts:
             run = PartRun(model, states, whole, part)
-            snapshot.rewind()
-            probe.rewind_weights()
-            probe.rewind_generators()
-            rewind_generators()
+            rewind()
             run.run(forward, _cut(data, part))
             numbers.append(snapshot.numbers())
             runs.append(run)
@@ -71,17 +74,15 @@ def _relations(
         kept = _kept(*numbers)
         if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
             snapshot.rewind()
-            probe.rewind_weights()
             for _ in range(2):
-                probe.rewind_generators()
+                probe.rewind()
                 rewind_generators()
                 run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
-            snapshot.rewind()
         if found.suspects():
             snapshot.rewind(generators=False)
-            probe.rewind_weights()
+            probe.rewind(generators=False)
             again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)
             found.clear(again)
@@ -93,7 +94,7 @@ def _relations(
     if kept:
         name = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
         result.kept = name if found.reads_kept else ""
-        result.left = name if probe.is_eager and not probe.shares_python else ""
+        result.left = name if probe.has_own_python else ""
     return result
 
 

@@ -55,9 +55,8 @@ class Relations:
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
     # The row axes of the model's outputs, in training and not, if not every output has one entry per row along its first axis.
     outputs: dict[bool, RowAxes] = field(default_factory=dict)
-    logs: set[str] = field(
-        default_factory=set
-    )  # "KIND OF STEP NAME" of numbers that a step returns and that are sums over rows
+    # By kind of step: the names of the numbers that it returns and that are sums over rows.
+    logs: dict[str, list[str]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
     # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
     added: set[int] = field(default_factory=set, compare=False)
@@ -65,10 +64,6 @@ class Relations:
     def __bool__(self) -> bool:
         found = (self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs, self.depends_on_values)
         return any(found)
-
-    def sums_in_logs(self, kind: str) -> set[str]:
-        """The names of the numbers that a step of this kind returns and that are sums over rows."""
-        return {name for of, _, name in (each.partition(" ") for each in self.logs) if of == kind}
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
@@ -78,7 +73,7 @@ class Relations:
             (training, [None if axis is None else asdict(axis) for axis in axes])
             for training, axes in self.outputs.items()
         ]
-        rest |= {"outputs": outputs, "logs": sorted(self.logs), "depends_on_values": self.depends_on_values}
+        rest |= {"outputs": outputs, "logs": self.logs, "depends_on_values": self.depends_on_values}
         return json.dumps({"gathered": gathered, **rest})
 
     @staticmethod
@@ -92,7 +87,7 @@ class Relations:
             assigned=set(part["assigned"]),
             scalars=part["scalars"],
             outputs=outputs,
-            logs=set(part["logs"]),
+            logs=part["logs"],
             depends_on_values=part["depends_on_values"],
         )
 
@@ -111,7 +106,7 @@ class Relations:
         self.left = self.left or other.left
         self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
-        self.logs |= other.logs
+        self.logs = {**other.logs, **self.logs}
         self.reads_values |= other.reads_values
         self.depends_on_values |= other.depends_on_values
         self.settled |= other.settled

@@ -100,7 +100,7 @@ class Replica:
 
     def share_of_log(self, name: str) -> Any:
         """The factor with which this replica's number counts in a sum over replicas: of a mean over rows, or of a sum."""
-        is_sum = self.relations is not None and name in self.relations.sums_in_logs(self.kind)
+        is_sum = self.relations is not None and name in self.relations.logs.get(self.kind, ())
         return float(self.rows > 0) if is_sum else self.weight
 
 

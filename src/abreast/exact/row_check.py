@@ -85,12 +85,10 @@ class RowCheck:
                 model,
                 "unchecked rows",
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
-                f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')}){UNKNOWN}",
+                f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')}): if it "
+                "does, each replica computes from its own rows, weighted by their number, which is not what one device computes",
             )
             return Relations(depends_on_values=True)
-
-
-UNKNOWN = ": if it does, each replica computes from its own rows, weighted by their number, which is not what one device computes"
 
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:

@@ -73,11 +73,14 @@ class RunDifferences:
             if any(calls)
         }
         self._settle_outputs(result)
-        result.logs = {f"{self._kind_of_step} {name}" for name, kind in self._logs.items() if kind == "sum"}
+        if sums := [name for name, kind in self._logs.items() if kind == "sum"]:
+            result.logs[self._kind_of_step] = sums
         result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
         if not self._places:
-            result.no_means = self._changed_weights() or self._numbers_that_are("neither", "sum")
-            result.open = self._numbers_that_are("open")
+            result.no_means = (
+                self._changed_weights() or self._gradient_that_is("neither", "sum") or self._number_that_is("neither")
+            )
+            result.open = self._gradient_that_is("open") or self._number_that_is("open")
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
             self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
@@ -111,15 +114,17 @@ class RunDifferences:
         number, _ = min(self._steered)
         return f"which changes weights of {self._name(number)} by its rows before it calls it again"
 
-    def _numbers_that_are(self, *kinds: str) -> str:
-        """The first number of a user's step that follows its rows in one of these ways, in words; "" if there is none."""
-        if self._gradients in kinds:
-            return f"whose gradient is {_WORDS[self._gradients]}"
-        for name, kind in self._logs.items():
-            if kind in kinds and kind != "sum":
+    def _gradient_that_is(self, *kinds: str) -> str:
+        """The gradient of a user's step, in words, if it follows the rows in one of these ways; else ""."""
+        return f"whose gradient is {_WORDS[self._gradients]}" if self._gradients in kinds else ""
+
+    def _number_that_is(self, kind: str) -> str:
+        """The first number of a user's step, in words, that follows the rows in this way; "" if there is none."""
+        for name, its in self._logs.items():
+            if its == kind:
                 return f"which returns a {name!r} that is {_WORDS[kind]}"
         for number, calls in self._scalars.items():
-            for kind in (kind for call in calls for kind in call if kind in kinds and kind != "sum"):
+            if any(kind in call for call in calls):
                 metric = leaf_metrics(self.members[0])[number]
                 return f"which gives {metric.name} a number that is {_WORDS[kind]}"
         return ""

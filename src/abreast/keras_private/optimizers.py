@@ -29,9 +29,8 @@ def identify_variables(optimizer: Any) -> None:
     attributes = vars(optimizer)
     keys = [optimizer._var_key(variable) for variable in variables]
     attributes["_trainable_variables_indices"] = {key: index for index, key in enumerate(keys)}
-    if (
-        places := attributes.get("_var_to_optimizer_idx")
-    ) is not None:  # of a `MultiOptimizer`, in the order of the variables
+    places = attributes.get("_var_to_optimizer_idx")  # of a `MultiOptimizer`, in the order of the variables
+    if places is not None:
         attributes["_var_to_optimizer_idx"] = dict(zip(keys, places.values(), strict=True))
     if hasattr(optimizer, "_is_excluded_from_weight_decay"):
         decays = list(attributes.get("_weight_decay_by_var_key", {}).values())  # in the order of the variables

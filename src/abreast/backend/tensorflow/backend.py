@@ -372,9 +372,6 @@ def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
         yield batch
 
 
-BACKEND = TensorFlowBackend()
-
-
 def _announce_end(model: Any) -> None:
     """Warn, once per model, of the step that plain Keras counts where a source ends whose length it does not know."""
     if model.optimizer is not None and not model.run_eagerly:
@@ -385,3 +382,6 @@ def _announce_end(model: Any) -> None:
             "1 to optimizer.iterations without a step, which Adam and schedules of the learning rate read. abreast counts steps, "
             "as the other backends do",
         )
+
+
+BACKEND = TensorFlowBackend()

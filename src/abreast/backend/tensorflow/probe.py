@@ -28,7 +28,8 @@ class TensorFlowProbe:
         self._seeds: _Seeds | None = None
         self._changed = ""
         self.is_one_process = is_one_process
-        self.is_eager = self.shares_python = bool(model.run_eagerly)
+        self.shares_python = bool(model.run_eagerly)
+        self.has_own_python = False
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -64,15 +65,12 @@ class TensorFlowProbe:
             if everywhere is not None:
                 everywhere.reset(state)
 
-    def rewind_generators(self) -> None:
-        if self._seeds is not None:
+    def rewind(self, generators: bool = True) -> None:
+        if generators and self._seeds is not None:
             self._seeds.own = random.Random(_SEED)
 
     def drew(self) -> bool:
         return self._seeds is not None and self._seeds.own.getstate() != random.Random(_SEED).getstate()
-
-    def rewind_weights(self) -> None:
-        pass
 
     def reads_values(self) -> bool:
         return False

@@ -213,14 +213,14 @@ class Program:
         with tf.device("/CPU:0"):
             ended = None if self.reach.processes is None else self._end_sums()
             if self.own_step or results[0] is not None:
-                sums = relations.sums_in_logs(self.kind) if relations else set()
+                sums = relations.logs.get(self.kind, []) if relations else []
                 return self._combined(results, tf.unstack(counts / total_rows), tf.unstack(counts > 0), sums)
             variables = self.variables.metric_sums
             totals = ended or [add_in_order(self.variables.copies(variable)) for variable in variables]
             with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
                 return _metric_results(self.model)
 
-    def _combined(self, results: list[Any], weights: list[Any], have_rows: list[Any], sums: set[str]) -> Any:
+    def _combined(self, results: list[Any], weights: list[Any], have_rows: list[Any], sums: list[str]) -> Any:
         """The results of a user's own step or `compute_metrics`: averaged over rows, those of the names in `sums` added up.
 
         Metrics have equal results everywhere.

@@ -60,7 +60,7 @@ class TorchProbe:
         self._weights: list[tuple[Any, int, Any]] = []  # with the version and a copy of each
         self.is_one_process = False
         self.shares_python = False
-        self.is_eager = True
+        self.has_own_python = True
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -85,22 +85,20 @@ class TorchProbe:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
             buffers.put_back()
-            self.rewind_weights()
+            self.rewind()
             self._weights = []
-            self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
         """Parameters that a user's own step may change without Keras, with one of PyTorch's optimizers."""
         return list(self._model.parameters()) if self._with_gradients else []
 
-    def rewind_weights(self) -> None:
+    def rewind(self, generators: bool = True) -> None:
         with torch.no_grad():
             for weight, version, copy in self._weights:
                 if weight._version != version:
                     weight.copy_(copy)
-
-    def rewind_generators(self) -> None:
-        seeds.write_torch(self._drawn)
+        if generators:
+            seeds.write_torch(self._drawn)
 
     def drew(self) -> bool:
         on_cpu, on_gpus = self._drawn

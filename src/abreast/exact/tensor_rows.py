@@ -1,0 +1,43 @@
+"""Tensors whose rows lie along any axis: a function of their rows, and the axis in front. Imports no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops, tree
+
+from abreast.exact.relations import RowAxes
+from abreast.exact.rows import RowAxis
+from abreast.keras_private.masks import get_keras_mask, set_keras_mask
+
+
+def mapped(data: Any, axes: RowAxes, change: Callable[[Any, RowAxis], Any]) -> Any:
+    """The data with `change(leaf, axis)` in place of every tensor that has an axis of rows, and of its mask."""
+    leaves = tree.flatten(data)
+    for index, axis in enumerate(axes):
+        if axis is not None and ops.is_tensor(leaves[index]):
+            mask = get_keras_mask(leaves[index])
+            leaves[index] = change(leaves[index], axis)
+            if mask is not None and axis.index < len(mask.shape):
+                set_keras_mask(leaves[index], change(mask, axis))
+    return tree.pack_sequence_as(data, leaves)
+
+
+def rows_first(leaf: Any, axis: RowAxis) -> Any:
+    """The leaf with one entry per row along its first axis: `(rows, ...)`, or `(rows, times, ...)`."""
+    first = ops.moveaxis(leaf, axis.index, 0) if axis.index else leaf
+    if axis.times == 1:
+        return first
+    rows, rest = ops.shape(first)[0] // axis.times, tuple(ops.shape(first)[1:])
+    if axis.is_strided:
+        return ops.moveaxis(ops.reshape(first, (axis.times, rows, *rest)), 1, 0)
+    return ops.reshape(first, (rows, axis.times, *rest))
+
+
+def rows_back(joined: Any, axis: RowAxis) -> Any:
+    """The inverse of `rows_first`."""
+    if axis.times > 1:
+        joined = ops.moveaxis(joined, 0, 1) if axis.is_strided else joined
+        joined = ops.reshape(joined, (-1, *ops.shape(joined)[2:]))
+    return ops.moveaxis(joined, 0, axis.index) if axis.index else joined
