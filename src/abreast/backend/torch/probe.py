@@ -30,23 +30,21 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
-        if torch.Tag.data_dependent_output in func.tags:
+        reads = torch.Tag.data_dependent_output in func.tags
+        if (reads or torch.Tag.dynamic_output_shape in func.tags) and (caller := _caller()) != "abreast":
             self.depend_on_values = True
-            self.read_values = self.read_values or _is_from_users_code()
-        elif torch.Tag.dynamic_output_shape in func.tags:
-            self.depend_on_values = True
+            self.read_values = self.read_values or (reads and caller != "keras")
         return func(*args, **(kwargs or {}))
 
 
-def _is_from_users_code() -> bool:
-    """Whether the innermost code that is not PyTorch's or this module's is the user's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module != "torch" and frame.f_globals is not globals():
-            return module not in ("keras", "abreast")
+def _caller() -> str:
+    """The top-level package of the innermost code that is not PyTorch's; "abreast" for code of the check itself."""
+    frame = sys._getframe(2)  # the caller of `__torch_dispatch__`
+    package = "torch"
+    while frame is not None and package == "torch":
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         frame = frame.f_back  # type: ignore[assignment]
-    return False
+    return package
 
 
 class TorchProbe:
