@@ -11,7 +11,7 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from abreast.stdout import plain
 
@@ -89,15 +89,24 @@ def _log(level: int, text: str) -> None:
 def silent() -> Iterator[None]:
     """Drop this thread's lines."""
     thread = threading.get_ident()
+    with _filtered(lambda record: record.thread != thread):
+        yield
 
-    def is_of_others(record: logging.LogRecord) -> bool:
-        return record.thread != thread
 
-    _LOGGER.addFilter(is_of_others)
+@contextlib.contextmanager
+def without(is_unwanted: Callable[[str], bool]) -> Iterator[None]:
+    """Drop the lines for which a function returns True."""
+    with _filtered(lambda record: not is_unwanted(record.getMessage())):
+        yield
+
+
+@contextlib.contextmanager
+def _filtered(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    _LOGGER.addFilter(is_wanted)
     try:
         yield
     finally:
-        _LOGGER.removeFilter(is_of_others)
+        _LOGGER.removeFilter(is_wanted)
 
 
 def each_once(told: Iterable[str]) -> list[str]:

@@ -60,6 +60,19 @@ model = keras.Sequential([keras.Input((3,)), Centred(), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(x, y, batch_size=8, verbose=0)
 """
+FROM_A_PYDATASET = (
+    BEGIN
+    + """
+    class Blocks(keras.utils.PyDataset):
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, index):
+            return x[index : index + 8], y[index : index + 8]
+
+    model.fit(Blocks(), verbose=0)
+"""
+)
 BY_DEVICES = (
     BEGIN
     + """
@@ -78,6 +91,14 @@ def test_an_exact_script_is_equal_and_runs_on_after_its_shortened_fit(folder: Fo
     assert result.out.startswith("equal: 6 steps, ")
     assert "4 simulated devices, jax" in result.out
     assert result.err.count("epochs 100 ['--seed', '1'] input") == 2
+
+
+@pytest.mark.full
+def test_the_end_that_the_check_sets_loses_nothing_of_the_users(folder: Folder) -> None:
+    folder.write("train.py", FROM_A_PYDATASET)
+    result = folder.abreast("check", "--backend", "torch", "--devices", "2", "--steps", "3", "train.py")
+    assert result.code == 0, result.err
+    assert "read ahead" not in result.err
 
 
 @pytest.mark.full

@@ -24,10 +24,10 @@ from abreast.checking.batches import SourceFingerprints, fingerprint, watch, wat
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
 from abreast.checking.state import Arrays, numbers_of, state_of
-from abreast.feed import cut_validation
+from abreast.feed import ENDED_EARLY, cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.replacing import replaced
-from abreast.stderr import tell
+from abreast.stderr import tell, without
 
 # A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.
 _PATIENCE = 50
@@ -112,7 +112,8 @@ class EventRecorder:
         steps = _Steps(self, model, call, seen)
         given["callbacks"] = _with(given["callbacks"], steps)
         try:
-            history = plain(*bound.args, **bound.kwargs)
+            with without(lambda line: steps.cut and line.startswith(ENDED_EARLY)):
+                history = plain(*bound.args, **bound.kwargs)
         finally:
             self._sources.pop()
             self.facts["calls"][call]["draws"] = seen.draws

@@ -15,12 +15,13 @@ from abreast.feed.batch import HostBatch, not_numbers
 from abreast.feed.by_index import own_reading
 from abreast.feed.parts import Part, ReadsParts, array_digest, array_parts
 from abreast.feed.pipeline import Taken
-from abreast.feed.source import Source
+from abreast.feed.source import ENDED_EARLY, Source
 from abreast.feed.tf_data import begin, dataset_views, not_dense
 from abreast.feed.turns import wait_for_turn
 from abreast.feed.validation_split import cut_validation
 
 __all__ = [
+    "ENDED_EARLY",
     "BetweenSteps",
     "DoneStep",
     "Feed",

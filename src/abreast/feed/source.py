@@ -21,6 +21,8 @@ from abreast.keras_private.data_adapters import DataAdapter
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.stderr import tell
 
+# The beginning of the line about lost batches.
+ENDED_EARLY = "the steps ended early"
 _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDictionary()
 
 
@@ -52,7 +54,7 @@ class Source:
             _kept.setdefault(self.x, deque()).extendleft(reversed(kept))
         elif runs_here and (lost := sum(batch is not None for batch, _ in unread) - num_by_keras) > 0:
             tell(
-                f"the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
+                f"{ENDED_EARLY}, and {lost} batches that were read ahead from the data source are lost\n"
                 "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it"
             )
 
