@@ -13,6 +13,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 """
 
 from abreast.exact.calls import running
+from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
@@ -68,6 +69,7 @@ __all__ = [
     "optimizers",
     "other_rows",
     "overrides_step",
+    "python_once",
     "related_rows",
     "replica",
     "running",

@@ -25,7 +25,15 @@ from keras import ops
 from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
 from abreast.exact.replica import Replica
-from abreast.exact.users_functions import is_users_function, names_read, names_set, twin, users_functions
+from abreast.exact.users_functions import (
+    class_values,
+    is_users_class,
+    is_users_function,
+    names_read,
+    names_set,
+    twin,
+    users_functions,
+)
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
@@ -125,6 +133,7 @@ class Snapshot:
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._owners: list[Any] = []
+        self._classes: list[tuple[type, dict[str, Any]]] = []
         self._items: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -160,7 +169,10 @@ class Snapshot:
         elif _is_own(value):
             self._attributes.append((vars(value), dict(vars(value))))
             self._owners.append(value)
-            return [*vars(value).values(), *users_functions(type(value))]
+            return [*vars(value).values(), *users_functions(type(value)), *type(value).__mro__]
+        elif is_users_class(value):
+            self._classes.append((value, class_values(value)))
+            return list(class_values(value).values())
         elif is_users_function(value):
             return self._note_function(value)
         return []
@@ -215,12 +227,22 @@ class Snapshot:
             for name, value in list(now.items())
             if value is not before.get(name) and name not in LEFT_BY_CALLS and _is_number(value)
         ]
-        return attributes + [
-            name
-            for space, before in self._globals
-            for name, value in before.items()
-            if space.get(name, _MISSING) is not value and twin(value) is None
+        classes = [
+            f"{kind.__name__}.{name}"
+            for kind, before in self._classes
+            for name, value in class_values(kind).items()
+            if value is not before.get(name) and _is_number(value)
         ]
+        return (
+            attributes
+            + classes
+            + [
+                name
+                for space, before in self._globals
+                for name, value in before.items()
+                if space.get(name, _MISSING) is not value and twin(value) is None
+            ]
+        )
 
     def put_back(self) -> None:
         self._put_back_objects()
@@ -244,6 +266,13 @@ class Snapshot:
         for cell, contents in self._cells:
             if not _is_full(cell) or cell.cell_contents is not contents:
                 cell.cell_contents = contents
+        for kind, before in self._classes:
+            values = class_values(kind)
+            for name in values.keys() - before.keys():
+                delattr(kind, name)
+            for name, value in before.items():
+                if values.get(name, self) is not value:
+                    setattr(kind, name, value)
         for attributes, before in self._attributes:
             for name in [name for name in list(attributes) if name not in before and name not in LEFT_BY_CALLS]:
                 del attributes[name]

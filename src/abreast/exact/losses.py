@@ -38,7 +38,7 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     # The user's own compute_loss may relate rows to one another, and Keras's does not know other axes of rows: both get all rows.
     x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
-    with all_rows(running):
+    with all_rows(running), python_once(running, model):
         loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     return loss / running.link.num_replicas
 

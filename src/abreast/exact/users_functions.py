@@ -1,4 +1,4 @@
-"""The functions of the user that a model reaches, the globals that they name, and those that they set.
+"""The functions and classes of the user that a model reaches, the globals that functions name, and those that they set.
 
 A dry run restores what they change. Not here: the walk over a model's objects (`dry_run.py`). Imports no framework.
 """
@@ -25,11 +25,29 @@ _HOLDING: tuple[Any, ...] = (
 
 def is_users_function(value: Any) -> bool:
     """Whether a value is a Python function that no installed package and no module of Python or abreast defines."""
-    if not isinstance(value, types.FunctionType):
+    return isinstance(value, types.FunctionType) and not _is_known(value.__module__, value.__code__.co_filename)
+
+
+def is_users_class(value: Any) -> bool:
+    """Whether a value is a class that no installed package and no module of Python or abreast defines."""
+    if not isinstance(value, type):
         return False
-    top = str(value.__module__).partition(".")[0]
-    is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
-    return not is_known and not any(part in value.__code__.co_filename for part in _INSTALLED)
+    return not _is_known(value.__module__, getattr(sys.modules.get(value.__module__), "__file__", None))
+
+
+def _is_known(module: str | None, file: str | None) -> bool:
+    top = str(module).partition(".")[0]
+    is_known = top in ("abreast", "builtins") or (top in sys.stdlib_module_names and top != "__main__")
+    return is_known or any(part in (file or "") for part in _INSTALLED)
+
+
+def class_values(kind: type) -> dict[str, Any]:
+    """The attributes of a class itself that are values: no methods, properties or names of Python's."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not (name.startswith("__") or hasattr(type(value), "__get__"))
+    }
 
 
 def users_functions(kind: type) -> list[Any]:

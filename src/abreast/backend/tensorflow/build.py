@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -36,7 +37,8 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             _trace(getattr(model, f"{kind}_step"), batch)
         return
     try:
-        model._symbolic_build(data_batch=batch.data)
+        with _without_calls_of_losses(model):
+            model._symbolic_build(data_batch=batch.data)
     except Exception:
         # A model whose train_step calls its parts need not have a `call` of its own.
         if own_step:
@@ -44,6 +46,22 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
         if not model.run_eagerly:
             raise
         _build_eagerly(model, batch)
+
+
+@contextmanager
+def _without_calls_of_losses(model: Any) -> Iterator[None]:
+    """Under `run_eagerly`, make the compiled losses without a call: their Python code would run once more than on one device."""
+
+    def build_losses(x: Any, y: Any, y_pred: Any, **options: Any) -> Any:
+        model._compile_loss.build(y, y_pred)
+        return tf.constant(0.0)
+
+    if model.run_eagerly:
+        vars(model)["_compute_loss"] = build_losses
+    try:
+        yield
+    finally:
+        vars(model).pop("_compute_loss", None)
 
 
 def _build_eagerly(model: Any, batch: HostBatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -59,8 +59,12 @@ class SharedGradients:
     def _apply(
         self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
     ) -> None:
-        sums = grads if _ARE_SUMS.get() else self._sums(turns, optimizer, grads, trainable_variables)
-        plain(sums, trainable_variables)
+        if _ARE_SUMS.get():
+            plain(grads, trainable_variables)
+            return
+        sums = self._sums(turns, optimizer, grads, trainable_variables)
+        with _python_once(optimizer):
+            plain(sums, trainable_variables)
 
     def _apply_gradients(self, turns: Turns, optimizer: Any, plain: Callable[[Any], Any], grads_and_vars: Any) -> Any:
         """The user's own `apply_gradients`, which may clip: it gets the sums, and passes them to `apply`."""
@@ -74,7 +78,8 @@ class SharedGradients:
         sums = self._sums(turns, optimizer, gradients, variables)
         token = _ARE_SUMS.set(True)
         try:
-            return plain(list(zip(sums, variables, strict=True)))
+            with _python_once(optimizer):
+                return plain(list(zip(sums, variables, strict=True)))
         finally:
             _ARE_SUMS.reset(token)
 
@@ -128,6 +133,13 @@ class SharedGradients:
         due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
         summed = reach.in_order(lambda: tf.cond(due, sum_all, keep))
         return [_with_gaps(row, known) for row in summed]
+
+
+def _python_once(optimizer: Any) -> AbstractContextManager[None]:
+    """Inside, Python code of an optimizer and its schedule changes Python objects once per step."""
+    running = exact.current()
+    assert running is not None
+    return exact.python_once(running, optimizer)
 
 
 @functools.cache
