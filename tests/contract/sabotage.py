@@ -196,8 +196,7 @@ def _own_state() -> Iterator[None]:
 
     def averaged(state: Any) -> list[Any]:
         running: Any = exact.current()
-        variables = exact.diverging_variables(state.model, state.global_batch_norm, running.relations)
-        return [variable.value for variable in variables]
+        return [variable.value for variable in exact.diverging_variables([running])]
 
     with _kept_by_rank_0(averaged):
         yield

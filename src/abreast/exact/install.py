@@ -6,7 +6,7 @@ import functools
 
 import keras
 
-from abreast.exact import added_losses, calls, layers, losses
+from abreast.exact import added_losses, assignments, calls, layers, losses
 from abreast.exact.dry_run import RANDOM_FUNCTIONS
 from abreast.keras_private.backend import random
 from abreast.keras_private.losses import loss as keras_loss
@@ -27,5 +27,6 @@ def install() -> None:
     keras.layers.Layer.add_loss = added_losses.add_loss
     keras.layers.Layer._clear_losses = added_losses.clear_losses
     for kind in (BaseOptimizer, LossScaleOptimizer):
-        kind.apply = calls.noted(kind.apply)
+        kind.apply = calls.noted(assignments.by_optimizer(kind.apply))
+    keras.Variable.assign = assignments.noted(keras.Variable.assign)
     keras.layers.Layer.losses = property(added_losses.losses)

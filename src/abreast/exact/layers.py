@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact.assignments import assigned_weights
 from abreast.exact.dry_run import is_dry_run
 from abreast.exact.members import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
 from abreast.exact.warn_once import warn_once
-
-if TYPE_CHECKING:
-    from abreast.exact.relations import Relations
 
 _SEED_STRIDE = 1_000_003  # the seeds of two generators are unlikely to differ by this number
 _plain_next: Any = keras.random.SeedGenerator.next
@@ -116,19 +114,21 @@ def announce_random(model: Any) -> None:
     )
 
 
-def diverging_variables(model: Any, global_batch_norm: bool, relations: Relations | None) -> list[Any]:
-    """Variables that each replica changes by its own rows; after a step they are averaged over the rows.
+def diverging_variables(replicas: Sequence[Replica]) -> list[Any]:
+    """Variables that each replica changes by its own rows; after a step of `replicas` they are averaged over the rows.
 
-    These are the state of layers, and the weights that a user's own step sets itself, which the row check found.
+    These are the state of layers, and the weights that a user's own step sets itself: those that the row check found, and
+    those that this step has set.
     """
+    model, relations = replicas[0].model, replicas[0].relations
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     found = {}
     for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization) and global_batch_norm:
+        if isinstance(layer, keras.layers.BatchNormalization) and replicas[0].global_batch_norm:
             continue
         # Not `non_trainable_variables`, which includes frozen weights: those are equal already, and an average would round them.
         for variable in layer._non_trainable_variables:
             if id(variable) not in metrics and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable
     assigned = [] if relations is None else [model.variables[place] for place in sorted(relations.assigned)]
-    return [*found.values(), *assigned]
+    return [*found.values(), *assigned, *assigned_weights(replicas)]

@@ -88,6 +88,9 @@ class Replica:
     relations: Relations | None = None
     added_losses: dict[int, list[Added]] = field(default_factory=dict)
     contributes: bool = False
+    assigned: dict[int, Any] = field(
+        default_factory=dict
+    )  # by identity: variables that the user's own step has set itself
     # Calls so far: of metrics that get numbers for a whole batch, and of members that work on the rows of all replicas.
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)

@@ -136,9 +136,10 @@ class Program:
         relations = self.relations(self.model)
         turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model), self.reach)
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
+        replicas: dict[int, exact.Replica] = {}
 
         def run_replica(index: int) -> Any:
-            running = exact.Replica(
+            replicas[index] = running = exact.Replica(
                 self.model,
                 TurnLink(turns, index, self._reducer.sum),
                 rows=counts[self.reach.first + index],
@@ -158,7 +159,7 @@ class Program:
         if self.kind == "predict":
             return self._joined(results, counts)
         if self.kind == "train":
-            self._average_states(counts, total_rows, relations)
+            self._average_states([replica for _, replica in sorted(replicas.items())])
         return self._logs(results, counts, total_rows, relations)
 
     def _train(self, running: exact.Replica, data: Any) -> Any:
@@ -192,15 +193,17 @@ class Program:
             _check_unknown_rows(outputs, data)
         return outputs
 
-    def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
+    def _average_states(self, replicas: list[exact.Replica]) -> None:
         """Set states that replicas changed by their own rows, mostly moving statistics, to their mean weighted by rows."""
         if self.placement.num_devices == 1:
             return
-        variables = exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations)
+        variables = exact.diverging_variables(replicas)
         shares = [
             tuple(
-                tf.math.multiply_no_nan(copy, tf.cast(counts[index], copy.dtype) / tf.cast(total_rows, copy.dtype))
-                for index, copy in enumerate(self.variables.copies(variable), start=self.reach.first)
+                tf.math.multiply_no_nan(
+                    copy, tf.cast(replica.rows, copy.dtype) / tf.cast(replica.total_rows, copy.dtype)
+                )
+                for replica, copy in zip(replicas, self.variables.copies(variable), strict=True)
             )
             for variable in variables
         ]

@@ -40,7 +40,7 @@ class ReplicaStep:
         self.forward = _Forward(model)
         self._gradients = Gradients(model, link, self.forward)
         self.buffers = Buffers(model, global_batch_norm)
-        self._state = State(model, link, global_batch_norm, self.buffers)
+        self._state = State(model, link, self.buffers)
         self._optimizer = getattr(model, "optimizer", None)
         self.holds_gradients = False
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None

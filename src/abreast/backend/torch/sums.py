@@ -178,10 +178,9 @@ class State:
     Also states that follow a replica's own rows (moving statistics of local BatchNormalization), as means over the rows.
     """
 
-    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool, buffers: Buffers) -> None:
+    def __init__(self, model: Any, link: TorchLink, buffers: Buffers) -> None:
         self.model = model
         self.link = link
-        self.global_batch_norm = global_batch_norm
         self._buffers = buffers
         self._tensors: list[torch.Tensor] = []
         self._summed: list[torch.Tensor] = []
@@ -215,7 +214,7 @@ class State:
         """Begin the sum, with `gradients` in the same message; `finish` waits for it."""
         running = exact.current()
         assert running is not None
-        averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm, running.relations)]
+        averaged = [v.value for v in exact.diverging_variables([running])]
         averaged += self._buffers.changes()
         self._summed = [*gradients, *self._tensors, *averaged]
         if not self._summed:
