@@ -87,7 +87,7 @@ def losses(layer: Any) -> Any:
         return _after_steps(layer) if _left else _plain_losses.fget(layer)
     keeper: Any = running if run is None else run
     added = [each for member in layer._flatten_layers() for each in keeper.added_losses.get(id(member), ())]
-    regularization = layer._get_regularization_losses()
+    regularization = _regularization(layer)
     if running is None or run is not None:
         return added + regularization
     if running.contributes and current() is not None:
@@ -95,6 +95,11 @@ def losses(layer: Any) -> Any:
             each * ops.cast(running.weight, each.dtype) for each in [*(each.loss for each in added), *regularization]
         ]
     return _of_all_rows(running, added) + regularization
+
+
+def _regularization(layer: Any) -> list[Any]:
+    """The losses of regularizers. Keras's own method fails in a stateless scope that does not hold every weight."""
+    return [each.regularizer(each) for each in layer.trainable_weights if each.regularizer is not None]
 
 
 def _of_all_rows(running: Replica, added: list[Added]) -> list[Any]:
