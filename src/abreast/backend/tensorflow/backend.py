@@ -225,6 +225,8 @@ class TensorFlowBackend:
                 with nullcontext() if self._launched is None else self._launched.preparing(model):
                     prepare(taken)
             if not programs or programs[-1].variables is not self._variables[model]:
+                if kind == "train" and programs and programs[-1].optimizer is not model.optimizer:
+                    _announce_optimizer(model)
                 programs[:] = [Program(kind, model, placement, self._variables[model], self._reach(placement))]
                 programs[-1].relations = relations
             if self._launched is not None:
@@ -316,6 +318,15 @@ class TensorFlowBackend:
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
         )
+
+
+def _announce_optimizer(model: Any) -> None:
+    exact.warn_once(
+        model,
+        "optimizer",
+        f"the optimizer of {model.name} has changed without `compile`: the new one trains. Plain Keras on TensorFlow goes on with "
+        "the former one, with which it has compiled the step, until `compile`",
+    )
 
 
 class _InTurn:

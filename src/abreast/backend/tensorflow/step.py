@@ -53,6 +53,7 @@ class Program:
         self.placement = placement
         self.variables = variables
         self.reach = reach
+        self.optimizer = model.optimizer
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self.num_traces = 0
