@@ -324,8 +324,8 @@ def _announce_optimizer(model: Any) -> None:
     exact.warn_once(
         model,
         "optimizer",
-        f"the optimizer of {model.name} has changed without `compile`: the new one trains. Plain Keras on TensorFlow goes on with "
-        "the former one, with which it has compiled the step, until `compile`",
+        f"the optimizer of {model.name} has changed without `compile`: the new one trains. Plain Keras on TensorFlow goes on "
+        "with the former one, which is in its compiled step, until `compile`",
     )
 
 
