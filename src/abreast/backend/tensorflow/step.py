@@ -53,7 +53,7 @@ class Program:
         self.placement = placement
         self.variables = variables
         self.reach = reach
-        self.optimizer = model.optimizer
+        self.optimizer = getattr(model, "optimizer", None)  # without `compile` there is none
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self.num_traces = 0

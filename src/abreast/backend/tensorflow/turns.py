@@ -98,7 +98,7 @@ class Turns:
         if any(ended) and not all(ended):
             raise ModelError(
                 "the replicas of a step took different paths through the model's Python code",
-                "that code must not depend on the values of a batch",
+                "that code must not depend on the values of a batch, nor on Python objects that the step itself changes",
             )
         return all(ended)
 
