@@ -31,20 +31,33 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
-        if (reads or torch.Tag.dynamic_output_shape in func.tags) and (caller := _caller()) != "abreast":
-            self.depend_on_values = True
-            self.read_values = self.read_values or (reads and caller != "keras")
+        if reads or torch.Tag.dynamic_output_shape in func.tags:
+            self._note(reads)
         return func(*args, **(kwargs or {}))
 
+    def _note(self, reads: bool) -> None:
+        """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
+        modules = _modules_of_callers()
+        innermost = next(modules)
+        asked = (each for each in (innermost, *modules) if not each.startswith(_FOR_OTHERS))
+        asking = innermost if innermost == _SEEDS else next(asked)
+        self.depend_on_values = self.depend_on_values or not asking.startswith(("abreast.", "keras."))
+        self.read_values = self.read_values or (reads and not innermost.startswith(("abreast.", "keras.")))
 
-def _caller() -> str:
-    """The top-level package of the innermost code that is not PyTorch's; "abreast" for code of the check itself."""
-    frame = sys._getframe(2)  # the caller of `__torch_dispatch__`
-    package = "torch"
-    while frame is not None and package == "torch":
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+_SEEDS = "keras.src.backend.torch.random"
+# Code of Keras that works for whoever calls it.
+_FOR_OTHERS = ("keras.src.backend.", "keras.src.ops.", "keras.src.utils.", "keras.src.tree.", "optree")
+
+
+def _modules_of_callers() -> Iterator[str]:
+    """The names of the modules of the code that is running, from the innermost that is not PyTorch's."""
+    frame = sys._getframe(3)  # the caller of `__torch_dispatch__`
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] != "torch":
+            yield name
         frame = frame.f_back  # type: ignore[assignment]
-    return package
 
 
 class TorchProbe:
