@@ -17,7 +17,7 @@ import keras
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
 from abreast.checkpoints.which_fit import kept, say_that_loops_are_not_kept
-from abreast.errors import DataError
+from abreast.errors import DataError, ModelError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
@@ -62,6 +62,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         horovod.refuse(self, bound.arguments.get("callbacks"))
+        _refuse_own_functions(self)
         if feed is not None:
             feed(bound.arguments, placement)
         elif plain.__name__ == "train_on_batch":
@@ -104,6 +105,27 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
         return getattr(self, name)
 
     return make_function
+
+
+def _refuse_own_functions(model: Any) -> None:
+    """Raise `ModelError` if the user set the function that runs a step, which would run on one device.
+
+    A class with a `make_train_function` of its own may call Keras's, and so ours.
+    """
+    for kind in _KINDS:
+        is_set = _is_users(getattr(model, f"{kind}_function", None))
+        if f"make_{kind}_function" in vars(model) or (
+            is_set and not _is_users(getattr(type(model), f"make_{kind}_function"))
+        ):
+            raise ModelError(
+                f"{model.name} has a {kind}_function of its own, which would run on one device",
+                f"override {kind}_step instead, which runs on every device",
+            )
+
+
+def _is_users(function: Any) -> bool:
+    module = getattr(function, "__module__", None)
+    return module is not None and not str(module).startswith(("abreast.", "keras.", "tensorflow.", "jax", "torch."))
 
 
 def _watched(step: Callable[..., Any], kind: Kind) -> Callable[..., Any]:

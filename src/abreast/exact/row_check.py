@@ -64,7 +64,8 @@ class RowCheck:
         self.is_due = False
         checked = _checked.setdefault(self._model, {})
         own = overrides_step(self._model, self._kind)
-        key = (self._kind if own else self._kind == "train", *map(id, members(self._model)))
+        is_alone = own or _computes_metrics(self._kind, self._model)  # else `evaluate` and `predict` run the same code
+        key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         if key not in checked:
             install()
             for part_rows in looks:
@@ -95,8 +96,7 @@ def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
     if overrides_step(model, kind):
         return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
     training = {"training": kind == "train"} if model._call_has_training_arg else {}
-
-    computes_metrics = kind != "predict" and is_users(model, "compute_metrics")
+    computes_metrics = _computes_metrics(kind, model)
 
     def forward(data: Any) -> Any:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -104,6 +104,10 @@ def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
         return model.compute_metrics(x, y, y_pred, weight) if computes_metrics else y_pred
 
     return forward
+
+
+def _computes_metrics(kind: str, model: Any) -> bool:
+    return kind != "predict" and is_users(model, "compute_metrics")
 
 
 def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:

@@ -43,9 +43,10 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
         # A model whose train_step calls its parts need not have a `call` of its own.
         if own_step:
             return
-        if not model.run_eagerly:
-            raise
-        _build_eagerly(model, batch)
+        if model.run_eagerly:
+            _build_eagerly(model, batch)
+        else:  # such as a `compute_metrics` that reads what `compute_loss` keeps
+            _trace(getattr(model, f"{kind}_step"), batch)
 
 
 @contextmanager
