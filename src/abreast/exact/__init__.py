@@ -13,6 +13,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 """
 
 from abreast.exact.calls import running
+from abreast.exact.containers import contents_of, refill, unwrapped
 from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
@@ -55,6 +56,7 @@ __all__ = [
     "announce_untracked",
     "check_layers",
     "check_outputs",
+    "contents_of",
     "current",
     "diverging_variables",
     "exchange",
@@ -70,6 +72,7 @@ __all__ = [
     "other_rows",
     "overrides_step",
     "python_once",
+    "refill",
     "related_rows",
     "replica",
     "running",
@@ -77,6 +80,7 @@ __all__ = [
     "state_rule_of_own_step",
     "unpack",
     "untracked",
+    "unwrapped",
     "update_metrics",
     "warn_once",
     "with_inner",

@@ -9,7 +9,6 @@ Imports no framework.
 
 from __future__ import annotations
 
-import collections
 import functools
 import random
 import threading
@@ -22,6 +21,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
 from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
 from abreast.exact.replica import Replica
@@ -38,7 +38,6 @@ from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _MISSING = object()
-_CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
 _MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
@@ -150,9 +149,8 @@ class Snapshot:
 
     def _note(self, value: Any) -> list[Any]:
         """Remember one object; return the values that it holds."""
-        value = _unwrapped(value)
-        if isinstance(value, _CONTAINERS):
-            copy = dict(value) if isinstance(value, dict) else list(value)
+        value = unwrapped(value)
+        if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
             return list(copy.values()) if isinstance(copy, dict) else copy
         if isinstance(value, tuple):
@@ -280,9 +278,7 @@ class Snapshot:
                 if attributes.get(name, self) is not value and name not in LEFT_BY_CALLS:
                     attributes[name] = value
         for container, before in self._items:
-            now = container if isinstance(container, dict) else list(container)
-            if not _same(now, before):
-                _refill(container, before)
+            refill(container, before)
         for array, before in self._arrays:
             if array.flags.writeable and array.tobytes() != before.tobytes():
                 array[...] = before
@@ -301,8 +297,8 @@ def _values(container: Any) -> list[Any]:
 
 def _new_values(value: Any, before: Any, old: set[int]) -> list[Any]:
     """The new values in an attribute: itself, or the items of its container that no container held before."""
-    contents = _unwrapped(value)
-    if isinstance(contents, (*_CONTAINERS, tuple)):
+    contents = unwrapped(value)
+    if isinstance(contents, (*CONTAINERS, tuple)):
         return [leaf for each in _values(contents) if id(each) not in old for leaf in _leaves(each)]
     return [] if value is before else [value]
 
@@ -318,13 +314,6 @@ def _is_number(value: Any) -> bool:
     return None not in shape and int(np.prod(shape)) <= _MOST_NUMBERS
 
 
-def _unwrapped(value: Any) -> Any:
-    """The plain container inside a tracking container of TensorFlow; any other value as it is."""
-    if type(value).__module__.startswith("tensorflow."):
-        return getattr(value, "__wrapped__", None) or getattr(value, "_storage", value)
-    return value
-
-
 def _is_own(value: Any) -> bool:
     """Whether an object is Keras's or the user's, with plain Python attributes."""
     if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
@@ -332,27 +321,6 @@ def _is_own(value: Any) -> bool:
     if isinstance(value, keras.utils.PyDataset):  # another thread may be reading it
         return False
     return type(value).__module__.partition(".")[0] not in _NOT_OWN
-
-
-def _same(now: Any, before: Any) -> bool:
-    if isinstance(before, dict):
-        return now.keys() == before.keys() and all(now[key] is before[key] for key in before)
-    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
-
-
-def _refill(container: Any, items: Any) -> None:
-    """Fill a container without calling the hooks of Keras's tracked containers."""
-    if isinstance(container, dict):
-        dict.clear(container)
-        dict.update(container, items)
-    elif isinstance(container, list):
-        list.__setitem__(container, slice(None), items)
-    elif isinstance(container, set):
-        set.clear(container)
-        set.update(container, items)
-    else:
-        container.clear()
-        container.extend(items)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
+from abreast.backend.tensorflow.kept_tensors import KeptTensors
 from abreast.backend.tensorflow.processes import OWN_PYTHON, Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
@@ -135,7 +136,13 @@ class Program:
         width = len(tensors) // len(self.variables.devices)
         total_rows = tf.reduce_sum(counts)
         relations = self.relations(self.model)
-        turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model), self.reach)
+        kept = KeptTensors(self.model)
+
+        def enter(index: int | None) -> None:
+            self.variables.enter(index)
+            kept.enter(index)
+
+        turns = Turns(self.variables.devices, enter, Summaries(self.model), self.reach)
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
         replicas: dict[int, exact.Replica] = {}
 

@@ -1,0 +1,70 @@
+"""Tensors that layers of the user's keep in attributes during a step, apart for each replica.
+
+Replicas take turns in one process and share the layers' Python objects. A layer that keeps `self.features` in one turn must find
+its own replica's tensor in the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import tree
+
+from abreast import exact
+from abreast.keras_private.modules import KERAS
+
+
+class _Value(NamedTuple):
+    """The value of an attribute; of a container, also a copy of its contents."""
+
+    value: Any
+    contents: Any
+
+
+class KeptTensors:
+    """`enter(index)` puts the tensors of a replica in their places, before each of its turns; `enter(None)` ends its turn."""
+
+    def __init__(self, model: Any) -> None:
+        layers = [model, *model._flatten_layers(include_self=False)]
+        self._spaces = [vars(layer) for layer in layers if not type(layer).__module__.startswith(KERAS)]
+        self._before = [dict(space) for space in self._spaces]
+        self._first = self._read()
+        self._of: dict[int, list[dict[str, _Value]]] = {}
+        self._index: int | None = None
+
+    def enter(self, index: int | None) -> None:
+        if self._index is not None:
+            self._of[self._index] = self._read()
+        self._index = index
+        if index is not None:
+            for space, before, kept in zip(self._spaces, self._before, self._of.get(index, self._first), strict=True):
+                _put(space, before, kept)
+
+    def _read(self) -> list[dict[str, _Value]]:
+        return [_kept_in(space) for space in self._spaces]
+
+
+def _kept_in(space: dict[str, Any]) -> dict[str, _Value]:
+    """The attributes that are tensors, and the containers, which may hold some."""
+    found = {name: _Value(value, exact.contents_of(exact.unwrapped(value))) for name, value in space.items()}
+    return {name: kept for name, kept in found.items() if kept.contents is not None or _is_tensor(kept.value)}
+
+
+def _put(space: dict[str, Any], before: dict[str, Any], kept: dict[str, _Value]) -> None:
+    for name, (value, contents) in _kept_in(space).items():
+        if name not in kept and any(map(_is_tensor, tree.flatten(value if contents is None else contents))):
+            if name in before:
+                space[name] = before[name]
+            else:
+                del space[name]
+    for name, (value, contents) in kept.items():
+        if space.get(name) is not value:
+            space[name] = value
+        if contents is not None:
+            exact.refill(exact.unwrapped(value), contents)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, tf.Tensor) and not isinstance(value, keras.Variable | tf.Variable)
