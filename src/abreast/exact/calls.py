@@ -208,8 +208,9 @@ class PartRun(FullRun):
         self.distances: dict[TensorPlace, float] = {}
         self.axes: dict[TensorPlace, RowAxis | None] = {}
         self.unclear: set[TensorPlace] = set()
-        # Tensors with the expected values and their axes, by identity. They are kept alive, so that no other gets the same one.
-        self._known: dict[int, tuple[Any, RowAxis | None]] = {}
+        # By identity: tensors with the expected values, the tensors of the full run that these are, and their axes. They are kept
+        # alive, so that no other gets the same identity.
+        self._known: dict[int, tuple[Any, Any, RowAxis | None]] = {}
 
     def _shown(self, number: int, loss: Any) -> Any:
         expected = self.whole.losses.get(number, [])[: len(self.losses[number])]
@@ -227,8 +228,9 @@ class PartRun(FullRun):
             self.unclear.add(place)
             self.distances[place] = float("inf")
             return leaf
-        if id(leaf) in self._known:
-            self.axes[place] = self._known[id(leaf)][1]
+        _, known, known_axis = self._known.get(id(leaf), (None, None, None))
+        if known is expected:  # not so where a layer returns its input, as it did not in the full run
+            self.axes[place] = known_axis
             return leaf
         ways, found = ways_to_cut(as_array(expected), axis, self.part), as_array(leaf)
         distances = [distance(way, found) for way in ways]
@@ -237,7 +239,7 @@ class PartRun(FullRun):
         if distances[best]:
             self.distances[place] = distances[best]
             leaf = replaced(leaf, ways[best])
-        self._known[id(leaf)] = leaf, axis
+        self._known[id(leaf)] = leaf, expected, axis
         return leaf
 
 
