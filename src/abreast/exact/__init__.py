@@ -19,7 +19,7 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, leaf_metrics, optimizers, with_inner
+from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
@@ -62,6 +62,7 @@ __all__ = [
     "exchange",
     "first_leaf",
     "gathering",
+    "has_metrics_of_calls",
     "install",
     "is_inside",
     "is_number",

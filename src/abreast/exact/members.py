@@ -119,6 +119,13 @@ def leaf_metrics(model: Any) -> list[Any]:
     return list({id(metric): metric for metric in leaves}.values())
 
 
+def has_metrics_of_calls(model: Any) -> bool:
+    """Whether a model or its layers hold metrics that a `call` may update, besides those of `compile`."""
+    compiled = [getattr(model, name, None) for name in ("_loss_tracker", "_compile_metrics")]
+    held = [metric for layer in model._flatten_layers() for metric in layer._metrics]
+    return any(all(metric is not each for each in compiled) for metric in held)
+
+
 def _unlisted(model: Any) -> Iterator[Any]:
     """The metrics of a model's layers, if the user's own `metrics` property may forget some."""
     listing = getattr(type(model).metrics, "fget", None)

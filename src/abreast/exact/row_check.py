@@ -15,7 +15,7 @@ import keras
 from abreast.errors import ModelError
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random
-from abreast.exact.members import members, name_of
+from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relation_search import relations, rows_to_look_at
@@ -64,7 +64,8 @@ class RowCheck:
         self.is_due = False
         checked = _checked.setdefault(self._model, {})
         own = overrides_step(self._model, self._kind)
-        is_alone = own or _computes_metrics(self._kind, self._model)  # else `evaluate` and `predict` run the same code
+        # Otherwise `evaluate` and `predict` run the same code.
+        is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         if key not in checked:
             install()

@@ -57,6 +57,7 @@ class Program:
         self.optimizer = getattr(model, "optimizer", None)  # without `compile` there is none
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
+        self._adds_up = kind != "predict" or exact.has_metrics_of_calls(model)
         self.num_traces = 0
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
@@ -68,14 +69,14 @@ class Program:
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
             with AT_WORK, self.variables.turn():
-                self.variables.work(adds_up=self.kind != "predict")
+                self.variables.work(adds_up=self._adds_up)
                 return self._step(staged.structure, counts, tensors)
         specs, function = self._traces.get(str(staged.structure), (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
                 function = self._trace(staged, specs)
         with self.variables.turn():
-            self.variables.work(adds_up=self.kind != "predict")
+            self.variables.work(adds_up=self._adds_up)
             try:
                 return function(counts, *tensors)
             except tf.errors.InvalidArgumentError as error:

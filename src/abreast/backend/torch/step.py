@@ -86,8 +86,10 @@ class ReplicaStep:
         receives the same rows.
         """
         running = self._replica(counts, own_step=True, kind="predict")
-        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
-            outputs = self.model.predict_step(shard)
+        gathering = exact.gathering(self.model, self.relations)
+        with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
+            with self._state.update() if exact.has_metrics_of_calls(self.model) else nullcontext():
+                outputs = self.model.predict_step(shard)
             if len(counts) > 1:
                 exact.check_outputs(outputs, shard)
             outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
