@@ -53,7 +53,10 @@ def watched(model: Any) -> dict[int, int]:
 
 
 def optimizers(model: Any) -> list[Any]:
-    """The optimizers of a model: the compiled one, and those held by the model, its layers and the user's objects in them."""
+    """The optimizers of a model: the compiled one, and those held by the model, its layers and the user's objects in them.
+
+    Also those that another optimizer holds, if its own variables do not include theirs.
+    """
     found: dict[int, Any] = {}
     seen: set[int] = set()
     todo = deque([getattr(model, "optimizer", None), *model._flatten_layers()])
@@ -64,6 +67,8 @@ def optimizers(model: Any) -> list[Any]:
         seen.add(id(value))
         if isinstance(value, keras.optimizers.Optimizer):
             found[id(value)] = value
+            own = set(map(id, value.variables))
+            todo.extend(each for each in with_inner(value) if not own.issuperset(map(id, each.variables)))
         else:
             todo.extend(_held(value))
     return list(found.values())

@@ -6,6 +6,7 @@ in steps (`gathered.py`). Imports no framework.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -87,10 +88,21 @@ class RowCheck:
                 model,
                 "unchecked rows",
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
-                f"{2 * part_rows} rows ({type(error).__name__}: {next(iter(str(error).splitlines()), '')}): if it "
-                "does, each replica computes from its own rows, weighted by their number, which is not what one device computes",
+                f"{2 * part_rows} rows ({type(error).__name__}: {_begin_of(error)}): if it does, each replica computes from its "
+                f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
             )
             return Relations(depends_on_values=True)
+
+
+def _begin_of(error: Exception) -> str:
+    """The first two lines of an error without control characters: Keras names the layer in the first."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+    return " ".join([line for line in lines if line][:2])[:300]
+
+
+def _fixed_rows(model: Any) -> str:
+    sizes = {each.shape[0] for each in getattr(model, "inputs", None) or () if each.shape} - {None}
+    return f". The model is made for batches of {min(sizes)} rows, and each device gets fewer" if sizes else ""
 
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
@@ -151,24 +163,24 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
             "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
         )
-    if found.reads_values and own_step:
+    if found.reads_values:
         warn_once(
             model,
-            f"values {kind}",
-            f"{type(model).__name__} has its own {kind}_step, which reads values of tensors in Python (`float`, `item`, "
+            f"values {_topic(kind, model, own_step)}",
+            f"{type(model).__name__} {_whose(kind, model, own_step)}, which reads values of tensors in Python (`float`, `item`, "
             "`if`): what it decides by values of its rows, each device decides by its own rows",
         )
     if found.no_means or found.refused:
         warn_once(
             model,
-            f"own {kind}_step",
+            f"own {_topic(kind, model, own_step)}",
             f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.no_means or 'which relates rows to one another'}: "
             "each replica computes it from its own rows, weighted by their number, which is not what one device computes",
         )
     if found.open:
         warn_once(
             model,
-            f"open {kind}",
+            f"open {_topic(kind, model, own_step)}",
             f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.open}: it counts as a mean over rows, because no "
             "row shows whether it is a mean or a sum. If it is a sum, the result is not that of one device",
         )
@@ -186,7 +198,12 @@ def _whose_code(own_step: bool, kind: str) -> str:
     return f"{kind}_step" if own_step else "call"
 
 
+def _topic(kind: str, model: Any, own_step: bool) -> str:
+    """The code of the user's that a warning is about: other kinds of steps may run the same."""
+    return f"{kind}_step" if own_step else _whose(kind, model, own_step)
+
+
 def _whose(kind: str, model: Any, own_step: bool) -> str:
     if own_step:
         return f"has its own {kind}_step"
-    return "has its own compute_metrics" if is_users(model, "compute_metrics") else "has its own call"
+    return "has its own compute_metrics" if is_users(model, "compute_metrics") else "runs a call of your own"

@@ -63,7 +63,7 @@ class SharedGradients:
             plain(grads, trainable_variables)
             return
         sums = self._sums(turns, optimizer, grads, trainable_variables)
-        with _python_once(optimizer):
+        with _python_once(optimizer), _sums_are_made():
             plain(sums, trainable_variables)
 
     def _apply_gradients(self, turns: Turns, optimizer: Any, plain: Callable[[Any], Any], grads_and_vars: Any) -> Any:
@@ -76,12 +76,8 @@ class SharedGradients:
             )
         gradients, variables = zip(*grads_and_vars, strict=True)
         sums = self._sums(turns, optimizer, gradients, variables)
-        token = _ARE_SUMS.set(True)
-        try:
-            with _python_once(optimizer):
-                return plain(list(zip(sums, variables, strict=True)))
-        finally:
-            _ARE_SUMS.reset(token)
+        with _python_once(optimizer), _sums_are_made():
+            return plain(list(zip(sums, variables, strict=True)))
 
     def _sums(self, turns: Turns, optimizer: Any, grads: Any, trainable_variables: Any) -> list[Any]:
         running = exact.current()
@@ -133,6 +129,16 @@ class SharedGradients:
         due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
         summed = reach.in_order(lambda: tf.cond(due, sum_all, keep))
         return [_with_gaps(row, known) for row in summed]
+
+
+@contextmanager
+def _sums_are_made() -> Iterator[None]:
+    """Inside, optimizers that this one calls take their gradients as they are."""
+    token = _ARE_SUMS.set(True)
+    try:
+        yield
+    finally:
+        _ARE_SUMS.reset(token)
 
 
 def _python_once(optimizer: Any) -> AbstractContextManager[None]:
