@@ -17,12 +17,17 @@ _thread = threading.local()
 
 
 def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`Variable.assign` that lets the replica of a user's own step remember the variable."""
+    """`Variable.assign` that lets the replica of a user's own step remember the variable, if it is trainable."""
 
     @functools.wraps(plain)
     def assign(variable: Any, value: Any) -> Any:
         running = current()
-        if running is not None and running.own_step and not getattr(_thread, "is_in_optimizer", False):
+        if (
+            running is not None
+            and running.own_step
+            and variable.trainable
+            and not getattr(_thread, "is_in_optimizer", False)
+        ):
             running.assigned[id(variable)] = variable
         return plain(variable, value)
 

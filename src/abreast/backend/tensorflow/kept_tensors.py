@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras import tree
 
 from abreast import exact
 from abreast.keras_private.modules import KERAS
+
+_DEPTH = 3  # of containers in containers
 
 
 class _Value(NamedTuple):
@@ -53,17 +54,30 @@ def _kept_in(space: dict[str, Any]) -> dict[str, _Value]:
 
 
 def _put(space: dict[str, Any], before: dict[str, Any], kept: dict[str, _Value]) -> None:
-    for name, (value, contents) in _kept_in(space).items():
-        if name not in kept and any(map(_is_tensor, tree.flatten(value if contents is None else contents))):
-            if name in before:
-                space[name] = before[name]
-            else:
-                del space[name]
-    for name, (value, contents) in kept.items():
-        if space.get(name) is not value:
-            space[name] = value
-        if contents is not None:
-            exact.refill(exact.unwrapped(value), contents)
+    now = _kept_in(space)
+    for name in now.keys() | kept.keys():
+        value = kept.get(name)
+        if not (_holds_tensors(now.get(name)) or _holds_tensors(value)):
+            continue
+        if value is not None:
+            space[name] = value.value
+            if value.contents is not None:
+                exact.refill(exact.unwrapped(value.value), value.contents)
+        elif name in before:
+            space[name] = before[name]
+        else:
+            del space[name]
+
+
+def _holds_tensors(kept: _Value | None) -> bool:
+    return kept is not None and _has_tensors(kept.value if kept.contents is None else kept.contents, _DEPTH)
+
+
+def _has_tensors(value: Any, depth: int) -> bool:
+    items = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(items, list | tuple) and depth:
+        return any(_has_tensors(item, depth - 1) for item in items)
+    return _is_tensor(value)
 
 
 def _is_tensor(value: Any) -> bool:
