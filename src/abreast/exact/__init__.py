@@ -21,7 +21,7 @@ from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
-from abreast.exact.own_step import overrides_step, state_rule_of_own_step
+from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
@@ -66,6 +66,7 @@ __all__ = [
     "install",
     "is_inside",
     "is_number",
+    "is_users",
     "leaf_metrics",
     "loss_contribution",
     "metrics",

@@ -45,8 +45,10 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             return
         if model.run_eagerly:
             _build_eagerly(model, batch)
-        else:  # such as a `compute_metrics` that reads what `compute_loss` keeps
+        elif exact.is_users(model, "compute_metrics"):  # it may read what `compute_loss` keeps
             _trace(getattr(model, f"{kind}_step"), batch)
+        else:
+            raise
 
 
 @contextmanager
