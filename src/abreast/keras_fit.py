@@ -113,9 +113,9 @@ def _refuse_own_functions(model: Any) -> None:
     A class with a `make_train_function` of its own may call Keras's, and so ours.
     """
     for kind in _KINDS:
-        is_set = _is_users(getattr(model, f"{kind}_function", None))
+        is_set = _is_foreign(getattr(model, f"{kind}_function", None))
         if f"make_{kind}_function" in vars(model) or (
-            is_set and not _is_users(getattr(type(model), f"make_{kind}_function"))
+            is_set and not _is_foreign(getattr(type(model), f"make_{kind}_function"))
         ):
             raise ModelError(
                 f"{model.name} has a {kind}_function of its own, which would run on one device",
@@ -123,7 +123,7 @@ def _refuse_own_functions(model: Any) -> None:
             )
 
 
-def _is_users(function: Any) -> bool:
+def _is_foreign(function: Any) -> bool:
     module = getattr(function, "__module__", None)
     return module is not None and not str(module).startswith(("abreast.", "keras.", "tensorflow.", "jax", "torch."))
 

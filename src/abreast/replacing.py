@@ -1,4 +1,4 @@
-"""A temporary value for an attribute of a class or a module."""
+"""A temporary value for an attribute of a class, a module or a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an attribute of a class or a module another value until the end of the block."""
+    """Give an attribute of a class, a module or a model another value until the end of the block."""
     inherited = name not in vars(owner)
     plain = getattr(owner, name)
     setattr(owner, name, value)

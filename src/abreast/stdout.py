@@ -13,6 +13,13 @@ from abreast.errors import AbreastError
 # Characters that can control a terminal, except line ends and tabs: C0, DEL, C1, and marks that change the text's direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def without_styles(text: str) -> str:
+    """The text without the sequences that set colors and weights on a terminal."""
+    return _STYLES.sub("", text)
+
 
 def plain(text: str) -> str:
     """The text with control characters and surrogates escaped, as in `\\x1b`, because names in a file may be hostile."""

@@ -13,7 +13,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 """
 
 from abreast.exact.calls import running
-from abreast.exact.containers import contents_of, refill, unwrapped
+from abreast.exact.containers import contents_of, refill
 from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
@@ -82,7 +82,6 @@ __all__ = [
     "state_rule_of_own_step",
     "unpack",
     "untracked",
-    "unwrapped",
     "update_metrics",
     "warn_once",
     "with_inner",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from abreast.exact.replica import Replica, current
@@ -49,7 +49,7 @@ def by_optimizer(plain: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def assigned_weights(replicas: Iterable[Replica]) -> list[Any]:
+def assigned_weights(replicas: Sequence[Replica]) -> list[Any]:
     """The weights that these replicas of a user's own `train_step` have set, in the order of the model. Warns once of them."""
     first, *others = replicas
     found = first.assigned.keys() | {each for replica in others for each in replica.assigned}

@@ -16,7 +16,8 @@ def unwrapped(value: Any) -> Any:
 
 
 def contents_of(value: Any) -> Any:
-    """A copy of the items of a plain container, as a dict or a list; None for any other value."""
+    """A copy of the items of a container, as a dict or a list; None for any other value."""
+    value = unwrapped(value)
     if not isinstance(value, CONTAINERS):
         return None
     return dict(value) if isinstance(value, dict) else list(value)
@@ -24,6 +25,7 @@ def contents_of(value: Any) -> Any:
 
 def refill(container: Any, items: Any) -> None:
     """Fill a container without calling the hooks of Keras's tracked containers."""
+    container = unwrapped(container)
     if _same(contents_of(container), items):
         return
     if isinstance(container, dict):

@@ -231,16 +231,13 @@ class Snapshot:
             for name, value in class_values(kind).items()
             if value is not before.get(name) and _is_number(value)
         ]
-        return (
-            attributes
-            + classes
-            + [
-                name
-                for space, before in self._globals
-                for name, value in before.items()
-                if space.get(name, _MISSING) is not value and twin(value) is None
-            ]
-        )
+        of_modules = [
+            name
+            for space, before in self._globals
+            for name, value in before.items()
+            if space.get(name, _MISSING) is not value and twin(value) is None
+        ]
+        return [*attributes, *classes, *of_modules]
 
     def put_back(self) -> None:
         self._put_back_objects()

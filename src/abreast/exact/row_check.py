@@ -6,7 +6,6 @@ in steps (`gathered.py`). Imports no framework.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +22,7 @@ from abreast.exact.relation_search import relations, rows_to_look_at
 from abreast.exact.relations import Relations
 from abreast.exact.replica import other_rows
 from abreast.exact.warn_once import warn_once
+from abreast.stdout import without_styles
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
 _checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], Relations]] = WeakKeyDictionary()
@@ -95,8 +95,8 @@ class RowCheck:
 
 
 def _begin_of(error: Exception) -> str:
-    """The first two lines of an error without control characters: Keras names the layer in the first."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+    """The first two lines of an error without styles: Keras names the layer in the first."""
+    lines = [line.strip() for line in without_styles(str(error)).splitlines()]
     return " ".join([line for line in lines if line][:2])[:300]
 
 

@@ -37,7 +37,7 @@ def is_users_class(value: Any) -> bool:
 
 def _is_known(module: str | None, file: str | None) -> bool:
     top = str(module).partition(".")[0]
-    is_known = top in ("abreast", "builtins") or (top in sys.stdlib_module_names and top != "__main__")
+    is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
     return is_known or any(part in (file or "") for part in _INSTALLED)
 
 

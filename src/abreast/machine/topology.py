@@ -9,9 +9,9 @@ import re
 import subprocess
 
 from abreast.errors import DataError
+from abreast.stdout import without_styles
 
 _SECONDS = 20
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # `NV#` stands for that many NVLinks. The other words, from near to far: one PCIe bridge, several, a host bridge, several host
 # bridges of a NUMA node, the link between nodes, and its name before 2017.
 _LINK = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
@@ -36,7 +36,7 @@ def topology_text() -> str | None:
 
 def parse(text: str) -> Links:
     """The links in the matrix. Raises `DataError` if there is no matrix, or if two GPUs disagree about their link."""
-    rows = [_ESCAPES.sub("", row) for row in text.splitlines()]
+    rows = without_styles(text).splitlines()
     start = next((number for number, row in enumerate(rows) if re.match(r"\s*GPU0\b.*Affinity", row)), None)
     if start is None:
         raise DataError(f"no matrix of links in {text[:60]!r}", "give what `nvidia-smi topo -m` prints")

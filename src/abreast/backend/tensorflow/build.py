@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -17,6 +17,7 @@ from abreast.backend.tensorflow.staging import to_device
 from abreast.feed import HostBatch
 from abreast.keras_private.backend import compute_output_spec
 from abreast.keras_private.models import KerasTensor
+from abreast.replacing import replaced
 
 
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
@@ -51,20 +52,14 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             raise
 
 
-@contextmanager
-def _without_calls_of_losses(model: Any) -> Iterator[None]:
+def _without_calls_of_losses(model: Any) -> AbstractContextManager[None]:
     """Under `run_eagerly`, make the compiled losses without a call: their Python code would run once more than on one device."""
 
     def build_losses(x: Any, y: Any, y_pred: Any, **options: Any) -> Any:
         model._compile_loss.build(y, y_pred)
         return tf.constant(0.0)
 
-    if model.run_eagerly:
-        vars(model)["_compute_loss"] = build_losses
-    try:
-        yield
-    finally:
-        vars(model).pop("_compute_loss", None)
+    return replaced(model, "_compute_loss", build_losses) if model.run_eagerly else nullcontext()
 
 
 def _build_eagerly(model: Any, batch: HostBatch) -> None:

@@ -31,17 +31,18 @@ class KeptTensors:
         layers = [model, *model._flatten_layers(include_self=False)]
         self._spaces = [vars(layer) for layer in layers if not type(layer).__module__.startswith(KERAS)]
         self._before = [dict(space) for space in self._spaces]
-        self._first = self._read()
+        self._first = self._now = self._read()
         self._of: dict[int, list[dict[str, _Value]]] = {}
         self._index: int | None = None
 
     def enter(self, index: int | None) -> None:
         if self._index is not None:
-            self._of[self._index] = self._read()
+            self._of[self._index] = self._now = self._read()
         self._index = index
         if index is not None:
-            for space, before, kept in zip(self._spaces, self._before, self._of.get(index, self._first), strict=True):
-                _put(space, before, kept)
+            kept = self._of.get(index, self._first)
+            for each in zip(self._spaces, self._before, self._now, kept, strict=True):
+                _put(*each)
 
     def _read(self) -> list[dict[str, _Value]]:
         return [_kept_in(space) for space in self._spaces]
@@ -49,12 +50,12 @@ class KeptTensors:
 
 def _kept_in(space: dict[str, Any]) -> dict[str, _Value]:
     """The attributes that are tensors, and the containers, which may hold some."""
-    found = {name: _Value(value, exact.contents_of(exact.unwrapped(value))) for name, value in space.items()}
+    found = {name: _Value(value, exact.contents_of(value)) for name, value in space.items()}
     return {name: kept for name, kept in found.items() if kept.contents is not None or _is_tensor(kept.value)}
 
 
-def _put(space: dict[str, Any], before: dict[str, Any], kept: dict[str, _Value]) -> None:
-    now = _kept_in(space)
+def _put(space: dict[str, Any], before: dict[str, Any], now: dict[str, _Value], kept: dict[str, _Value]) -> None:
+    """Replace the tensors that are in a layer's attributes `now` by those of another replica; `before`: without any."""
     for name in now.keys() | kept.keys():
         value = kept.get(name)
         if not (_holds_tensors(now.get(name)) or _holds_tensors(value)):
@@ -62,7 +63,7 @@ def _put(space: dict[str, Any], before: dict[str, Any], kept: dict[str, _Value])
         if value is not None:
             space[name] = value.value
             if value.contents is not None:
-                exact.refill(exact.unwrapped(value.value), value.contents)
+                exact.refill(value.value, value.contents)
         elif name in before:
             space[name] = before[name]
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,32 +33,31 @@ class _Operations(TorchDispatchMode):
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
         if reads or torch.Tag.dynamic_output_shape in func.tags:
-            self._note(reads)
+            self._note(reads, _modules_from(sys._getframe(1)))
         return func(*args, **(kwargs or {}))
 
-    def _note(self, reads: bool) -> None:
+    def _note(self, reads: bool, modules: Iterator[str]) -> None:
         """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
-        modules = _modules_of_callers()
-        innermost = next(modules)
+        innermost = next(modules, "torch.")  # a thread of autograd runs no Python code
         asked = (each for each in (innermost, *modules) if not each.startswith(_FOR_OTHERS))
-        asking = innermost if innermost == _SEEDS else next(asked)
-        self.depend_on_values = self.depend_on_values or not asking.startswith(("abreast.", "keras."))
-        self.read_values = self.read_values or (reads and not innermost.startswith(("abreast.", "keras.")))
+        asking = innermost if innermost == _SEEDS else next(asked, "torch.")
+        self.depend_on_values = self.depend_on_values or not asking.startswith(_NOT_USERS)
+        self.read_values = self.read_values or (reads and not innermost.startswith(_NOT_USERS))
 
 
+_NOT_USERS = ("abreast.", "keras.", "torch.")
 _SEEDS = "keras.src.backend.torch.random"
 # Code of Keras that works for whoever calls it.
 _FOR_OTHERS = ("keras.src.backend.", "keras.src.ops.", "keras.src.utils.", "keras.src.tree.", "optree")
 
 
-def _modules_of_callers() -> Iterator[str]:
-    """The names of the modules of the code that is running, from the innermost that is not PyTorch's."""
-    frame = sys._getframe(3)  # the caller of `__torch_dispatch__`
+def _modules_from(frame: types.FrameType | None) -> Iterator[str]:
+    """The names of the modules whose code runs in a frame and its callers, without PyTorch's."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] != "torch":
             yield name
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
 
 
 class TorchProbe:

@@ -7,8 +7,8 @@ The same code runs in the caller's process (rank 0) and in the workers. Not here
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -79,6 +79,11 @@ class ReplicaStep:
         self.link.agree(END_OF_STEP)
         return logs
 
+    @contextmanager
+    def _counting_rows_of_all(self) -> Iterator[None]:
+        with exact.metrics(self.model), self._state.update():
+            yield
+
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
         """The outputs for the rows of all ranks, on every rank.
 
@@ -86,9 +91,8 @@ class ReplicaStep:
         receives the same rows.
         """
         running = self._replica(counts, own_step=True, kind="predict")
-        gathering = exact.gathering(self.model, self.relations)
-        with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
-            with self._state.update() if exact.has_metrics_of_calls(self.model) else nullcontext():
+        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
+            with self._counting_rows_of_all() if exact.has_metrics_of_calls(self.model) else nullcontext():
                 outputs = self.model.predict_step(shard)
             if len(counts) > 1:
                 exact.check_outputs(outputs, shard)
