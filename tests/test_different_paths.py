@@ -59,6 +59,30 @@ def trim_to_longest_row() -> str:
     return _error_of(model, x, x)
 
 
+def late_answer() -> str:
+    """In a worker of PyTorch: `trim_to_longest_row`, if rank 0 gets the others' answers after a rank has ended by the error."""
+    import threading
+
+    import torch.distributed as dist
+
+    from abreast.backend.torch.team import Team
+    from abreast.replacing import replaced
+
+    ended, plain_wake, plain_gather = threading.Event(), Team._wake, dist.all_gather
+
+    def wake(team: Any) -> None:
+        ended.set()
+        plain_wake(team)
+
+    def gather(every: Any, own: Any, group: Any = None) -> None:
+        plain_gather(every, own, group=group)
+        if ended.wait(2.0):
+            raise RuntimeError("Connection closed by peer")
+
+    with replaced(Team, "_wake", wake), replaced(dist, "all_gather", gather):
+        return trim_to_longest_row()
+
+
 def _error_of(model: Any, x: Any, y: Any) -> str:
     import abreast
     from abreast.errors import ModelError
@@ -71,7 +95,7 @@ def _error_of(model: Any, x: Any, y: Any) -> str:
     return ""
 
 
-@pytest.mark.parametrize("script", [skip_small_losses, trim_to_longest_row])
+@pytest.mark.parametrize("script", [skip_small_losses, trim_to_longest_row, late_answer])
 def test_replicas_that_take_different_paths_are_named(workers: Workers, script: Any) -> None:
     if workers.backend != "torch":
         pytest.skip("on JAX one program sees all rows; TensorFlow's replicas meet in one process")

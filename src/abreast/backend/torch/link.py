@@ -17,6 +17,10 @@ from abreast.errors import ModelError
 from abreast.keras_private.torch import get_device
 
 
+class DifferentPaths(ModelError):
+    """The replicas of a step are about to exchange different things. Every rank of the step raises it."""
+
+
 class TorchLink:
     """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
@@ -42,7 +46,7 @@ class TorchLink:
             yield
 
     def agree(self, what: str, tensor: torch.Tensor | None = None, is_of_rows: bool = False) -> None:
-        """Raise `ModelError` on every rank, if not all ranks are about to exchange the same."""
+        """Raise `DifferentPaths` on every rank, if not all ranks are about to exchange the same."""
         if self.group is None or not self.may_part:
             return
         shape = None if tensor is None else (tensor.dtype, *tensor.shape[1 if is_of_rows else 0 :])
@@ -53,7 +57,7 @@ class TorchLink:
         kinds, shapes = zip(*torch.stack(every).tolist(), strict=True)
         if len(set(kinds)) > 1 or len(set(shapes)) > 1:
             names = [_EXCHANGES[kind] for kind in kinds]
-            raise ModelError(
+            raise DifferentPaths(
                 "the replicas of a step took different paths: "
                 + ", ".join(f"device {index} came to {name}" for index, name in enumerate(names))
                 + ("" if len(set(kinds)) > 1 else ", with other shapes or types"),

@@ -32,12 +32,12 @@ class _Replicas:
 
     def __init__(self, worker: workers.Worker, channel: Channel, options: dict[str, Any]) -> None:
         # Importing these takes seconds, and needs the environment that `main` has set.
-        from abreast.backend.torch import all_reduce, groups, messages, python_changes, seeds, settings, staging
+        from abreast.backend.torch import all_reduce, groups, link, messages, python_changes, seeds, settings, staging
         from abreast.backend.torch import step as torch_step
 
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = messages, python_changes, torch_step, staging
-        self.all_reduce, self.settings, self.seeds = all_reduce, settings, seeds
+        self.all_reduce, self.settings, self.seeds, self.link = all_reduce, settings, seeds, link
         self.reader = SharedMemoryReader(staging.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
@@ -124,6 +124,8 @@ class _Replicas:
         run = {self.messages.TRAIN: step.train, self.messages.TEST: step.test, self.messages.PREDICT: step.predict}
         try:
             run[message.kind](shard.ready(), counts)
+        except self.link.DifferentPaths:  # rank 0 raises it too, and ends its workers
+            return
         except RuntimeError as error:
             if self.messages.about_connection(error):  # this rank survived another rank's failure, and is not the cause
                 self.worker.set_phase(workers.COMMUNICATING)
