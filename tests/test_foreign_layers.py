@@ -52,6 +52,28 @@ def test_a_frozen_saved_model_gives_what_it_gives_on_one_device(workers: Workers
     assert largest_difference(plain, placed) < 1e-5
 
 
+def test_an_endpoint_of_the_signatures_gives_what_it_gives_on_one_device(workers: Workers, tmp_path: Path) -> None:
+    """`serving_default` is what saved models have that Keras did not write."""
+    only(workers, "tensorflow")
+    workers.plain.run(save, folder=str(tmp_path), counts=False)
+    job = {"folder": str(tmp_path), "trainable": False, "endpoint": "serving_default"}
+    plain = workers.plain.run(train_on_saved_model, **job, devices=0)
+    placed = workers.abreast.run(train_on_saved_model, **job, devices=4)
+    assert largest_difference(plain, placed) < 1e-5
+
+
+@pytest.mark.parametrize("endpoint", ["serving_default", "call"])
+def test_a_saved_model_that_counts_its_calls_is_refused(workers: Workers, tmp_path: Path, endpoint: str) -> None:
+    """Replicas would add to the same variable: four calls in each step instead of one."""
+    only(workers, "tensorflow")
+    workers.plain.run(save, folder=str(tmp_path), counts=True)
+    job = {"folder": str(tmp_path), "trainable": False, "endpoint": endpoint}
+    assert workers.plain.run(train_on_saved_model, **job, devices=0)
+    with pytest.raises(RemoteError, match="the step changes a variable in a concrete function") as error:
+        workers.abreast.run(train_on_saved_model, **job, devices=4)
+    assert "ModelError" in error.value.kinds
+
+
 def only(workers: Workers, backend: str) -> None:
     if workers.backend != backend:
         pytest.skip(f"a layer on {backend}")
@@ -102,12 +124,31 @@ def export(folder: str) -> None:
     model.export(f"{folder}/saved", verbose=False)
 
 
-def train_on_saved_model(folder: str, devices: int, trainable: bool) -> list[Any]:
+def save(folder: str, counts: bool) -> None:
+    """A saved model that Keras did not write."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.kernel = tf.Variable(tf.fill((5, 4), 0.3), trainable=False)
+    module.calls = tf.Variable(0.0, trainable=False)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 5))])
+    def call(x: Any) -> Any:
+        return {"out": x @ module.kernel + (module.calls.assign_add(1.0) if counts else module.calls)}
+
+    module.call = call
+    tf.saved_model.save(module, f"{folder}/saved", call)
+
+
+def train_on_saved_model(folder: str, devices: int, trainable: bool, endpoint: str = "serve") -> list[Any]:
     import keras
 
     keras.utils.set_random_seed(0)
-    layer = keras.layers.TFSMLayer(f"{folder}/saved", trainable=trainable)
-    model = keras.Sequential([keras.Input((5,)), layer, keras.layers.Dense(1)])
+    layer = keras.layers.TFSMLayer(f"{folder}/saved", call_endpoint=endpoint, trainable=trainable)
+    inputs = keras.Input((5,))
+    outputs = layer(inputs)
+    outputs = keras.layers.Dense(1)(outputs if endpoint == "serve" else outputs["out"])
+    model = keras.Model(inputs, outputs)
     model.compile(keras.optimizers.SGD(0.01), "mse")
     if devices:
         import abreast

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,18 +24,25 @@ from tensorflow.python.eager.polymorphic_function.concrete_function import Concr
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from abreast.errors import AbreastError, ModelError
+from abreast.exact import untracked
 from abreast.keras_private.masks import get_keras_mask
 
 OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
 _LIBRARIES = ("tensorflow.", "keras.")  # functions of these exchange nothing between replicas
+_ASSIGNS = re.compile("Assign|Resource(Scatter|Apply|SparseApply)")  # names of operations
+_WRITES = "_abreast_writes"  # an attribute of a concrete function: what `_writes` has found
 _thread = threading.local()
 
 
 @functools.cache
 def install() -> None:
     """Make TensorFlow's functions check whether a step calls them. Runs once."""
-    for kind, called in ((Function, _run), (ConcreteFunction, _checked)):
-        kind.__call__ = _unless_outside(kind.__call__, called)
+    Function.__call__ = _unless_outside(Function.__call__, _run)
+    for name in (
+        "__call__",
+        "_call_flat",
+    ):  # functions of SavedModels call the second, and the first hides our errors in it
+        setattr(ConcreteFunction, name, _unless_outside(getattr(ConcreteFunction, name), _checked))
 
 
 @contextmanager
@@ -126,13 +134,30 @@ def _without_mask(leaf: Any) -> Any:
 
 
 def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a concrete function, which has no Python code any more. Raises `ModelError` if it holds variables of the model."""
+    """Call a concrete function, which has no Python code any more, of a user or of a SavedModel.
+
+    Raises `ModelError` if it would make a difference that all replicas use the first device's copy of its variables.
+    """
     if _thread.num_replicas > 1:
+        if _writes(function):
+            raise untracked("a variable in a concrete function")
         for variable in function.variables:
-            if hasattr(variable, OWNER):
+            owner = getattr(variable, OWNER, None)
+            if owner is not None and not ((variables := owner()) and variables.is_of_saved_model(variable)):
                 raise ModelError(
                     f"a step calls a concrete function that holds the variable {variable.name}: every replica would use the "
                     "first device's copy",
                     "call the tf.function itself, not what its get_concrete_function() returns",
                 )
     return plain(function, *args, **kwargs)
+
+
+def _writes(function: Any) -> bool:
+    """Whether a concrete function, or one that it calls, assigns to a variable."""
+    known = getattr(function, _WRITES, None)
+    if known is None:
+        definition = function.graph.as_graph_def()
+        nodes = (definition.node, *(called.node_def for called in definition.library.function))
+        known = any(_ASSIGNS.search(node.op) for part in nodes for node in part)
+        setattr(function, _WRITES, known)
+    return bool(known)

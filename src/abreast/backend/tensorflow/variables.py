@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
@@ -194,6 +195,14 @@ class Variables:
     def of_plain(self, plain: Any) -> Any:
         """The Keras variable that holds a plain variable."""
         return self._of_plain[id(plain)]
+
+    def is_of_saved_model(self, plain: Any) -> bool:
+        """Whether a plain variable belongs to a `TFSMLayer`, which only trains if it is frozen: `exact` refuses others."""
+        layers = self._model()._flatten_layers()
+        own = (
+            variable for layer in layers if isinstance(layer, keras.layers.TFSMLayer) for variable in layer.variables
+        )
+        return any(variable is self.of_plain(plain) for variable in own)
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
         """The plain variables of one Keras variable, one per replica."""
