@@ -261,12 +261,16 @@ class PerturbedRun(PartRun):
 
 
 def moved(array: Any) -> Any:
-    """A copy of an array in which every second number is a little larger, and the others are a little smaller."""
+    """A copy of an array in which every second number is a little larger, and the others are a little smaller.
+
+    Multiples of 1/8 stay: a class or a flag that is stored as a float has no rounding, and with a little less it is another one.
+    """
     wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array.copy()
     step = wide.dtype.type(4 * resolution(array))
-    wide.reshape(-1)[::2] *= 1 + step
-    wide.reshape(-1)[1::2] *= 1 - step
-    return wide.astype(array.dtype)
+    factors = np.full(wide.size, 1 - step)
+    factors[::2] = 1 + step
+    other = wide * factors.reshape(wide.shape)
+    return np.where(8 * wide == np.rint(8 * wide), wide, other).astype(array.dtype)
 
 
 def resolution(array: Any) -> float:

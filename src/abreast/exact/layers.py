@@ -114,6 +114,13 @@ def announce_random(model: Any) -> None:
     )
 
 
+def moving_statistics(layer: Any) -> list[Any]:
+    """The variables of a BatchNormalization that follow the moments of its batches; a subclass may have more state."""
+    if not isinstance(layer, keras.layers.BatchNormalization):
+        return []
+    return [each for each in (layer.moving_mean, layer.moving_variance) if each is not None]
+
+
 def diverging_variables(replicas: Sequence[Replica]) -> list[Any]:
     """Variables that each replica changes by its own rows; after a step of `replicas` they are averaged over the rows.
 
@@ -124,11 +131,10 @@ def diverging_variables(replicas: Sequence[Replica]) -> list[Any]:
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     found = {}
     for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization) and replicas[0].global_batch_norm:
-            continue
+        equal = set(map(id, moving_statistics(layer))) if replicas[0].global_batch_norm else set()
         # Not `non_trainable_variables`, which includes frozen weights: those are equal already, and an average would round them.
         for variable in layer._non_trainable_variables:
-            if id(variable) not in metrics and keras.backend.is_float_dtype(variable.dtype):
+            if id(variable) not in metrics | equal and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable
     assigned = [] if relations is None else [model.variables[place] for place in sorted(relations.assigned)]
     return [*found.values(), *assigned, *assigned_weights(replicas)]

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact.layers import moving_statistics
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
 from abreast.exact.warn_once import warn_once
@@ -41,7 +42,8 @@ def check_layers(model: Any) -> None:
                 "change it in training",
                 "freeze it (trainable=False, and no call_training_endpoint), or train it on one device",
             )
-        states = [each for each in layer._non_trainable_variables if id(each) not in settled]
+        known = settled | set(map(id, moving_statistics(layer)))
+        states = [each for each in layer._non_trainable_variables if id(each) not in known]
         if states and not _is_of_keras(layer):
             own.append(f"{layer.name} ({', '.join(variable.name for variable in states)})")
     if own:
