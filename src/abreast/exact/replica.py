@@ -15,6 +15,7 @@ from keras import ops, tree
 
 from abreast.errors import ModelError
 from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
+from abreast.keras_private.logits import with_logits
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def valid_rows(data: Any, rows: Any) -> Any:
         if leaf is None or len(leaf.shape) == 0:  # one value for the batch
             return leaf
         mask = get_keras_mask(leaf)
-        leaf = leaf[:rows]
+        leaf = with_logits(leaf, lambda tensor: tensor[:rows])
         if mask is not None:
             set_keras_mask(leaf, mask[:rows])
         return leaf
@@ -237,7 +238,7 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
             return total if is_float else ops.cast(ops.round(total), leaf.dtype)
         mask = get_keras_mask(leaf)
         counts = _lengths(running, leaf) if of_user else running.counts
-        gathered = running.link.gather_rows(leaf, counts)
+        gathered = with_logits(leaf, lambda tensor: running.link.gather_rows(tensor, counts))
         if mask is not None:
             set_keras_mask(gathered, running.link.gather_rows(mask, counts))
         return gathered

@@ -25,6 +25,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 
 from abreast.errors import AbreastError, ModelError
 from abreast.exact import untracked
+from abreast.keras_private.logits import has_logits
 from abreast.keras_private.masks import get_keras_mask
 
 OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
@@ -119,18 +120,18 @@ def _typed(spec: Any, value: Any) -> Any:
 
 
 def _argument(leaf: Any) -> Any:
-    return tf.convert_to_tensor(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else _without_mask(leaf)
+    return tf.convert_to_tensor(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else _apart(leaf)
 
 
 def _result(leaf: Any) -> Any:
     if leaf is None or isinstance(leaf, (tf.TensorArray, tf.__internal__.CompositeTensor)):
         return leaf
-    return _without_mask(tf.convert_to_tensor(leaf))
+    return _apart(tf.convert_to_tensor(leaf))
 
 
-def _without_mask(leaf: Any) -> Any:
-    """A tensor without the mask that Keras attached, as a separate graph would return it."""
-    return tf.identity(leaf) if tf.is_tensor(leaf) and get_keras_mask(leaf) is not None else leaf
+def _apart(leaf: Any) -> Any:
+    """A tensor without the mask that Keras attached and without its logits, as a separate graph would return it."""
+    return tf.identity(leaf) if tf.is_tensor(leaf) and (get_keras_mask(leaf) is not None or has_logits(leaf)) else leaf
 
 
 def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
