@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,12 @@ import torch.distributed as dist
 from abreast import spans
 from abreast.errors import ModelError
 from abreast.keras_private.torch import get_device
+
+# The types that gloo and NCCL exchange; rows of another type travel as bytes.
+_EXCHANGED = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.int8, torch.uint8, torch.int32, torch.int64),
+}
 
 
 class DifferentPaths(ModelError):
@@ -97,13 +104,14 @@ class TorchLink:
     def _rows_of_all(self, tensor: torch.Tensor, rows: list[int]) -> list[torch.Tensor]:
         """The rows of each rank, without gradients."""
         self.agree("a gathering of rows", tensor, is_of_rows=True)
-        as_bytes = tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
-        padded = as_bytes.new_zeros((max(rows), *as_bytes.shape[1:]))
-        padded[: rows[self.index]] = as_bytes
+        sent = tensor if tensor.dtype in _EXCHANGED else _as_bytes(tensor)
+        padded = sent.new_zeros((max(rows), *sent.shape[1:]))
+        padded[: rows[self.index]] = sent
         parts = [torch.empty_like(padded) for _ in rows]
         with self.meeting():
             dist.all_gather(parts, padded, group=self.group)
-        return [part[:count].to(tensor.dtype) for part, count in zip(parts, rows, strict=True)]
+        found = [part[:count] for part, count in zip(parts, rows, strict=True)]
+        return found if sent is tensor else [_of_bytes(part, tensor) for part in found]
 
     def sum_of_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
         self.agree("a sum of a gradient", gradient)
@@ -189,3 +197,14 @@ class _AllStack(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         total = ctx.link.sum_of_gradient(gradient)
         return total[ctx.link.index], None
+
+
+def _as_bytes(rows: torch.Tensor) -> torch.Tensor:
+    """The rows of a tensor as bytes, `(rows, bytes of a row)`."""
+    row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
+    return rows.contiguous().view(-1).view(torch.uint8).view(len(rows), row_bytes)
+
+
+def _of_bytes(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The inverse of `_as_bytes`, with the type of `like` and the shape of its rows."""
+    return rows.contiguous().view(-1).view(like.dtype).view(len(rows), *like.shape[1:])
