@@ -19,6 +19,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
+from abreast.errors import ModelError
 from abreast.exact import optimizers
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
@@ -135,7 +136,7 @@ class Steps:
             jax.block_until_ready(newest.logs)
         if self._launched is not None:
             self._check(staged, self._launched)
-        newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
+        newest.logs, newest.values = self._computed(staged)
         if self._launched is not None:
             newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
             if self._kind == "predict":
@@ -143,6 +144,18 @@ class Steps:
             for values in newest.values:
                 values.shown = self._launched.handed
         return newest.logs
+
+    def _computed(self, staged: StagedBatch) -> Any:
+        """The step's logs or outputs, and its new variables. Raises `ModelError` for what JAX computes on one device only."""
+        try:
+            return self._program(self._newest.values, staged.data, staged.rows)
+        except ValueError as error:
+            if "ordered effects" not in str(error):
+                raise
+            raise ModelError(
+                "the step has an ordered effect, which JAX supports on one device only",
+                "leave out ordered=True (jax.debug.print, jax.debug.callback, io_callback)",
+            ) from error
 
     def _check(self, staged: StagedBatch, launched: Launched) -> None:
         """Check before a call's first step that all processes run the same program on the same batch."""
