@@ -42,6 +42,8 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
     if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
         # cloudpickle cannot write modules with a class of their own (`torch.ops`, `torch.backends.cudnn`).
         return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
+    if type(value).__name__ == "StaticHashTable" and type(value).__module__.startswith("tensorflow."):
+        return _reduce_table
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce
@@ -132,6 +134,19 @@ def _fill_tracked(value: Any, state: tuple[Any, list[Any]]) -> None:
     else:
         set.update(value, content)
     value.tracker = tracker
+
+
+def _reduce_table(table: Any) -> Any:
+    """TensorFlow's table of a vocabulary, which Keras's lookup layers hold on each backend."""
+    keys, values = table.export()
+    return _make_table, (keys.numpy(), values.numpy(), table._default_value.numpy())
+
+
+def _make_table(keys: Any, values: Any, default: Any) -> Any:
+    import tensorflow as tf
+
+    kinds = {"key_dtype": tf.as_dtype(keys.dtype), "value_dtype": tf.as_dtype(values.dtype)}
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values, **kinds), default)
 
 
 def _reduce_callback(callback: Any) -> Any:
