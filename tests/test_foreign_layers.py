@@ -56,7 +56,7 @@ def test_an_endpoint_of_the_signatures_gives_what_it_gives_on_one_device(workers
     """`serving_default` is what saved models have that Keras did not write."""
     only(workers, "tensorflow")
     workers.plain.run(save, folder=str(tmp_path), counts=False)
-    job = {"folder": str(tmp_path), "trainable": False, "endpoint": "serving_default"}
+    job: dict[str, Any] = {"folder": str(tmp_path), "trainable": False, "endpoint": "serving_default"}
     plain = workers.plain.run(train_on_saved_model, **job, devices=0)
     placed = workers.abreast.run(train_on_saved_model, **job, devices=4)
     assert largest_difference(plain, placed) < 1e-5
@@ -67,7 +67,7 @@ def test_a_saved_model_that_counts_its_calls_is_refused(workers: Workers, tmp_pa
     """Replicas would add to the same variable: four calls in each step instead of one."""
     only(workers, "tensorflow")
     workers.plain.run(save, folder=str(tmp_path), counts=True)
-    job = {"folder": str(tmp_path), "trainable": False, "endpoint": endpoint}
+    job: dict[str, Any] = {"folder": str(tmp_path), "trainable": False, "endpoint": endpoint}
     assert workers.plain.run(train_on_saved_model, **job, devices=0)
     with pytest.raises(RemoteError, match="the step changes a variable in a concrete function") as error:
         workers.abreast.run(train_on_saved_model, **job, devices=4)
@@ -132,12 +132,11 @@ def save(folder: str, counts: bool) -> None:
     module.kernel = tf.Variable(tf.fill((5, 4), 0.3), trainable=False)
     module.calls = tf.Variable(0.0, trainable=False)
 
-    @tf.function(input_signature=[tf.TensorSpec((None, 5))])
     def call(x: Any) -> Any:
         return {"out": x @ module.kernel + (module.calls.assign_add(1.0) if counts else module.calls)}
 
-    module.call = call
-    tf.saved_model.save(module, f"{folder}/saved", call)
+    module.call = tf.function(call, input_signature=[tf.TensorSpec((None, 5))])
+    tf.saved_model.save(module, f"{folder}/saved", module.call)
 
 
 def train_on_saved_model(folder: str, devices: int, trainable: bool, endpoint: str = "serve") -> list[Any]:

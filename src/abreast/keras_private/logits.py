@@ -43,5 +43,5 @@ def has_logits(leaf: Any) -> bool:
 
 def _operation(leaf: Any) -> Any:
     """The softmax or sigmoid that made a tensor of a graph; None for other tensors."""
-    operation = getattr(leaf, "op", None)  # none outside graphs
+    operation: Any = getattr(leaf, "op", None)  # none outside graphs
     return operation if getattr(operation, "type", None) in _ACTIVATIONS and len(operation.inputs) == 1 else None
