@@ -198,10 +198,9 @@ class Variables:
 
     def is_of_saved_model(self, plain: Any) -> bool:
         """Whether a plain variable belongs to a `TFSMLayer`, which only trains if it is frozen: `exact` refuses others."""
-        layers = self._model()._flatten_layers()
-        own = (
-            variable for layer in layers if isinstance(layer, keras.layers.TFSMLayer) for variable in layer.variables
-        )
+        model: Any = self._model()
+        layers = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TFSMLayer)]
+        own = (variable for layer in layers for variable in layer.variables)
         return any(variable is self.of_plain(plain) for variable in own)
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
