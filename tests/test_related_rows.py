@@ -106,10 +106,11 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
     import keras
 
     from abreast.exact import install
-    from abreast.exact.relation_search import relations
+    from abreast.exact.relation_search import parts_of, relations
     from tests import row_wise
 
     install()
+    parts = parts_of(4)
     found = []
     for policy in policies:
         keras.config.set_dtype_policy(policy)
@@ -122,7 +123,8 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
                         forward = functools.partial(_forward, model, training)
                         if not _works(forward, data):
                             continue
-                        result = relations(model, forward, keras.ops.convert_to_tensor(data), 4, _probe(model), kind)
+                        few = keras.ops.convert_to_tensor(data[: parts[0].total])
+                        result = relations(model, forward, few, parts, _probe(model), kind)
                         sets = SETS_WEIGHTS.get(name, set()) if training else set()
                         rest = replace(result, assigned=result.assigned ^ sets)
                         if rest or rest.reasons or rest.refused:

@@ -33,22 +33,30 @@ def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[int]:
     return sorted({each for each in some if each})
 
 
+def parts_of(part_rows: int) -> list[RowRange]:
+    """The two parts of the rows that a look runs. They differ in length where that leaves each at least two rows.
+
+    A mean over the flagged rows looks like a mean over rows if parts of the same length have as many flags.
+    """
+    total = 2 * part_rows - (part_rows > 2)
+    return [RowRange(total, 0, total - part_rows), RowRange(total, total - part_rows, total)]
+
+
 _one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them
 
 
 def relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, parts: list[RowRange], probe: Probe, kind: str
 ) -> Relations:
-    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on `2 * part_rows` rows."""
+    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on the rows of two `parts`."""
     with _one_at_a_time:
-        return _relations(model, forward, data, part_rows, probe, kind)
+        return _relations(model, forward, data, parts, probe, kind)
 
 
 def _relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, parts: list[RowRange], probe: Probe, kind: str
 ) -> Relations:
-    states = _states(model)
-    parts = [RowRange(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
+    states, total = _states(model), parts[0].total
     with dry_run(model) as snapshot, probe.unchanged():
 
         def rewind() -> None:
@@ -77,13 +85,13 @@ def _relations(
             for _ in range(2):
                 probe.rewind()
                 rewind_generators()
-                run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
+                run = PartRun(model, states, whole, RowRange(total, 0, total))
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
         if found.suspects():
             snapshot.rewind(generators=False)
             probe.rewind(generators=False)
-            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
+            again = PerturbedRun(model, states, whole, total)  # generators continue, so random numbers differ
             again.run(forward, data)
             found.clear(again)
     result = found.relations()

@@ -41,6 +41,7 @@ class Relations:
     reasons: dict[int, str] = field(default_factory=dict)
     no_means: str = ""  # a result of the user's own step that is not a mean over rows
     open: str = ""  # a number that is 0 in all rows that were looked at: it may be a mean or a sum over rows
+    of_one_part: str = ""  # a sum over rows that is 0 in one of the two parts: it may be a mean over some rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
     draws: bool = False  # whether the model draws random numbers without Keras
     reads_values: bool = False  # whether the user's code reads values of tensors in Python
@@ -100,6 +101,7 @@ class Relations:
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means
         self.open = self.open or other.open
+        self.of_one_part = self.of_one_part or other.of_one_part
         self.draws = self.draws or other.draws
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept

@@ -18,9 +18,10 @@ from abreast.exact.layers import announce_random
 from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relation_search import relations, rows_to_look_at
+from abreast.exact.relation_search import parts_of, relations, rows_to_look_at
 from abreast.exact.relations import Relations
 from abreast.exact.replica import other_rows
+from abreast.exact.rows import RowRange
 from abreast.exact.warn_once import warn_once
 from abreast.stdout import without_styles
 
@@ -71,16 +72,17 @@ class RowCheck:
         if key not in checked:
             install()
             for part_rows in looks:
-                checked[key] = found = self._look(take(2 * part_rows), part_rows, probe)
-                if not found.open:
+                parts = parts_of(part_rows)
+                checked[key] = found = self._look(take(parts[0].total), parts, probe)
+                if not (found.open or found.of_one_part):
                     break
             _found.setdefault(self._model, Relations()).add(found)
         _say(self._kind, self._model, checked[key], own)
 
-    def _look(self, data: Any, part_rows: int, probe: Probe) -> Relations:
+    def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
         model = self._model
         try:
-            return relations(model, _forward(self._kind, model), data, part_rows, probe, self._kind)
+            return relations(model, _forward(self._kind, model), data, parts, probe, self._kind)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
@@ -88,7 +90,7 @@ class RowCheck:
                 model,
                 "unchecked rows",
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
-                f"{2 * part_rows} rows ({type(error).__name__}: {_begin_of(error)}): if it does, each replica computes from its "
+                f"{parts[0].total} rows ({type(error).__name__}: {_begin_of(error)}): if it does, each replica computes from its "
                 f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
             )
             return Relations(depends_on_values=True)
@@ -183,6 +185,13 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"open {_topic(kind, model, own_step)}",
             f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.open}: it counts as a mean over rows, because no "
             "row shows whether it is a mean or a sum. If it is a sum, the result is not that of one device",
+        )
+    if found.of_one_part:
+        warn_once(
+            model,
+            f"of one part {_topic(kind, model, own_step)}",
+            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.of_one_part}: it counts as a sum over rows. If it "
+            "is a mean over some of the rows, the result is not that of one device",
         )
     if found.gathered:
         warn_once(

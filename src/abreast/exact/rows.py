@@ -93,14 +93,17 @@ def size(values: Any) -> float:
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0))
 
 
-def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
-    """The relation of a batch's value to the values of its equal parts: "mean", "sum", "neither", or "open" if all are 0."""
-    mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
-    whole = np.asarray(whole, np.float64)
+def follows_rows(whole: Any, parts: Sequence[Any], rows: Sequence[int], noise: float) -> str:
+    """The relation of a batch's value to the values of its parts, which have `rows` rows: "mean", "sum", "neither" or "open".
+
+    "open": all are 0. "one part's": the sum is that of a part, because the others have 0; it may be a mean over some rows.
+    """
+    whole, parts = np.asarray(whole, np.float64), [np.asarray(each, np.float64) for each in parts]
+    mean = sum(part * number for part, number in zip(parts, rows, strict=True)) / sum(rows)
     largest = max(size(each) for each in (whole, *parts))
     if whole.size and not any(map(np.any, (whole, *parts))):
         return "open"
-    for name, expected in (("mean", mean), ("sum", mean * len(parts))):
+    for name, expected in (("mean", mean), ("sum", sum(parts))):
         if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True):
-            return name
+            return "one part's" if name == "sum" and sum(map(np.any, parts)) == 1 else name
     return "neither"

@@ -20,10 +20,12 @@ from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
+_COUNTS_AS = {"open": "mean", "one part's": "sum"}  # numbers whose kind the rows do not show
 _WORDS = {
     "sum": "a sum over rows",
     "neither": "neither a mean nor a sum over rows",
     "open": "0 in all rows of the first batch that were looked at",
+    "one part's": "0 in one half of the rows of the first batch that were looked at",
 }
 
 
@@ -68,19 +70,22 @@ class RunDifferences:
         result = Relations(settled={state for state in self._before if self._is_settled(state)})
         result.assigned = self._assigned(result.settled)
         counted = {
-            number: [["mean" if kind == "open" else kind for kind in call] for call in calls]
+            number: [[_COUNTS_AS.get(kind, kind) for kind in call] for call in calls]
             for number, calls in self._scalars.items()
             if any(calls)
         }
         self._settle_outputs(result)
-        if sums := [name for name, kind in self._logs.items() if kind == "sum"]:
+        if sums := [name for name, kind in self._logs.items() if _COUNTS_AS.get(kind, kind) == "sum"]:
             result.logs[self._kind_of_step] = sums
         result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
         if not self._places:
             result.no_means = (
-                self._changed_weights() or self._gradient_that_is("neither", "sum") or self._number_that_is("neither")
+                self._changed_weights()
+                or self._gradient_that_is("neither", "sum", "one part's")
+                or self._number_that_is("neither")
             )
             result.open = self._gradient_that_is("open") or self._number_that_is("open")
+            result.of_one_part = self._number_that_is("one part's")
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
             self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
@@ -198,7 +203,7 @@ class RunDifferences:
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
-        return follows_rows(whole, parts, noise)
+        return follows_rows(whole, parts, [run.part.rows for run in self.runs], noise)
 
     def _loss_kind(self, number: int) -> str:
         whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
