@@ -264,14 +264,15 @@ class PerturbedRun(PartRun):
 def moved(array: Any) -> Any:
     """A copy of an array in which every second number is a little larger, and the others are a little smaller.
 
-    Multiples of 1/8 stay: a class or a flag that is stored as a float has no rounding, and with a little less it is another one.
+    Round numbers stay: a class or a flag that is stored as a float has no rounding, and with a little less it is another one.
     """
     wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array.copy()
     step = wide.dtype.type(4 * resolution(array))
     factors = np.full(wide.size, 1 - step)
     factors[::2] = 1 + step
     other = wide * factors.reshape(wide.shape)
-    return np.where(8 * wide == np.rint(8 * wide), wide, other).astype(array.dtype)
+    scaled = wide if array.dtype.itemsize < 4 else 8 * wide  # in half precision, many numbers are multiples of 1/8
+    return np.where(scaled == np.rint(scaled), wide, other).astype(array.dtype)
 
 
 def resolution(array: Any) -> float:

@@ -54,6 +54,7 @@ class RunDifferences:
         self.reads_kept = False
         self._logs: dict[str, str] = {}
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
+        self._coarse = max(map(_resolution_of, halves), default=0.0)
         self._noise = max(probe.noise, 5e-2 if halves else 0.0)
         self._find()
 
@@ -198,12 +199,15 @@ class RunDifferences:
         rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
         return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
-    def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
-        """The way a value follows its rows; `again` is the value in the further run, None before that run."""
+    def _kind(self, whole: Any, parts: list[Any], again: Any, rounding: float = 0.0) -> str:
+        """The way a value follows its rows; `again` is the value in the further run, None before that run.
+
+        `rounding`: the part of the value that may be rounding in any case.
+        """
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
-        return follows_rows(whole, parts, [run.part.rows for run in self.runs], noise)
+        return follows_rows(whole, parts, [run.part.rows for run in self.runs], max(noise, rounding))
 
     def _loss_kind(self, number: int) -> str:
         whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
@@ -269,7 +273,8 @@ class RunDifferences:
         allowed = max(rounding, self._noise * size(whole))
         if all(np.allclose(part, whole, rtol=0, atol=allowed, equal_nan=True) for part in parts):
             return "same"
-        return self._kind(whole, parts, again)
+        change = max(size(each) for each in (whole, *parts))
+        return self._kind(whole, parts, again, 2 * self._coarse * size(before) / change if change else 0.0)
 
     def _is_settled(self, state: int) -> bool:
         """Whether a state changed in the run of all rows."""
