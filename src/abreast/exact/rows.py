@@ -96,7 +96,7 @@ def size(values: Any) -> float:
 def follows_rows(whole: Any, parts: Sequence[Any], rows: Sequence[int], noise: float) -> str:
     """The relation of a batch's value to the values of its parts, which have `rows` rows: "mean", "sum", "neither" or "open".
 
-    "open": all are 0. "one part's": the sum is that of a part, because the others have 0; it may be a mean over some rows.
+    "open": all are 0. "one part's": a sum that one part has alone, because the others have 0. It may be a mean over some rows.
     """
     whole, parts = np.asarray(whole, np.float64), [np.asarray(each, np.float64) for each in parts]
     mean = sum(part * number for part, number in zip(parts, rows, strict=True)) / sum(rows)

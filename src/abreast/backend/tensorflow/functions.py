@@ -39,10 +39,8 @@ _thread = threading.local()
 def install() -> None:
     """Make TensorFlow's functions check whether a step calls them. Runs once."""
     Function.__call__ = _unless_outside(Function.__call__, _run)
-    for name in (
-        "__call__",
-        "_call_flat",
-    ):  # functions of SavedModels call the second, and the first hides our errors in it
+    # Functions of SavedModels call `_call_flat` alone. `__call__` would hide an error in it.
+    for name in ("__call__", "_call_flat"):
         setattr(ConcreteFunction, name, _unless_outside(getattr(ConcreteFunction, name), _checked))
 
 
