@@ -71,10 +71,11 @@ class Program:
             with AT_WORK, self.variables.turn():
                 self.variables.work(adds_up=self._adds_up)
                 return self._step(staged.structure, counts, tensors)
-        specs, function = self._traces.get(str(staged.structure), (expected, None))
+        fixed = staged.counts if self.reach.processes is None and _are_fixed(staged.counts, expected) else ()
+        specs, function = self._traces.get(f"{staged.structure} {fixed}", (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
-                function = self._trace(staged, specs)
+                function = self._trace(staged, specs, fixed)
         with self.variables.turn():
             self.variables.work(adds_up=self._adds_up)
             try:
@@ -84,7 +85,8 @@ class Program:
                     raise
                 raise exact.other_rows() from None
 
-    def _trace(self, staged: StagedBatch, known: list[Any]) -> Any:
+    def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> Any:
+        """The step as one graph. `fixed`: the rows of each replica if they are the same in every batch, else ()."""
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
         if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
@@ -93,7 +95,9 @@ class Program:
         def step(counts: Any, *tensors: Any) -> Any:
             self.num_traces += 1
             _draw_apart(self.reach.first)
-            return self._step(staged.structure, counts, list(tensors))
+            for index, tensor in enumerate(tensors if fixed else ()):
+                tensor.set_shape([fixed[index // len(specs)], *tensor.shape[1:]])
+            return self._step(staged.structure, _counts(fixed) if fixed else counts, list(tensors))
 
         signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * len(staged.shards))]
         jit_compile = bool(self.model.jit_compile) and num_replicas == 1
@@ -104,7 +108,7 @@ class Program:
                 exact.announce_random(self.model)
             if num_replicas > 1 and _calls_python(function.graph):
                 exact.announce_python(self.model)
-        self._traces[str(staged.structure)] = specs, function
+        self._traces[f"{staged.structure} {fixed}"] = specs, function
         return function
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
@@ -297,6 +301,18 @@ def _call(model: Any, x: Any, training: bool) -> Any:
 def _counts(counts: tuple[int, ...]) -> Any:
     with tf.device("/CPU:0"):
         return tf.constant(counts, tf.int32)
+
+
+def _are_fixed(counts: tuple[int, ...], expected: list[Any]) -> bool:
+    """Whether each batch of a source has this number of rows, as `batch(n, drop_remainder=True)` of `tf.data` promises.
+
+    The step may then read it from the static shape of a tensor, as with plain Keras.
+    """
+    return (
+        bool(expected)
+        and min(counts) > 0
+        and all(spec.shape.rank and spec.shape[0] == sum(counts) for spec in expected)
+    )
 
 
 def _accept(specs: list[Any], shards: list[list[Any]]) -> bool:
