@@ -16,6 +16,8 @@ _SIZES = (
 )
 # A parallel `map` of `tf.data` that draws numbers does not repeat.
 _ONE_BY_ONE = (r",?\s*num_parallel_calls=[\w.]+", "")
+# Keras 3.15 takes the values of an `OrderedDict`, which TensorFlow's CSV files give, in their own order, not by name.
+_BY_NAME = (r"return features, target", "return dict(features), target")
 _NO_WEIGHTS = (r'weights="imagenet"', "weights=None")
 
 
@@ -113,9 +115,19 @@ EXAMPLES = (
     Example("structured_data/collaborative_filtering_movielens"),
     Example(
         "structured_data/deep_neural_decision_forests",
-        edits=((r"^num_trees = 25", "num_trees = 4"), (r"^depth = 10", "depth = 4")),
+        edits=(
+            (r"^num_trees = 25", "num_trees = 4"),
+            (r"^depth = 10", "depth = 4"),
+            (r"\(features, target_label_lookup\(target\)\)", "(dict(features), target_label_lookup(target))"),
+        ),
     ),
-    Example("structured_data/tabtransformer", edits=((r"^import keras$", "import keras, tensorflow as tf"),)),
+    Example(
+        "structured_data/tabtransformer",
+        edits=(
+            (r"^import keras$", "import keras, tensorflow as tf"),
+            _BY_NAME,
+        ),
+    ),
     Example("timeseries/timeseries_anomaly_detection"),
     Example("timeseries/timeseries_classification_from_scratch"),
     Example(
@@ -405,7 +417,11 @@ EXAMPLES = (
     Example(
         "structured_data/movielens_recommendations_transformers",
         _TENSORFLOW,
-        ((r"batch_size=265", "batch_size=14"), (r"\[256, 128\]", "[16, 8]")),
+        (
+            (r"batch_size=265", "batch_size=14"),
+            (r"\[256, 128\]", "[16, 8]"),
+            _BY_NAME,
+        ),
     ),
     Example(
         "timeseries/eeg_signal_classification",
