@@ -166,6 +166,7 @@ EXAMPLES = (
         (
             (r"num_batches=1000", "num_batches=5"),
             (r"0, 50000", "0, 150"),
+            (r"self\.num_batches", "self.number"),  # Keras 3.15 has a property of this name
             # As later versions of the example do, since Keras 3.15 has neither.
             (r"self\.compiled_loss\(", "self.compute_loss(None, "),
             (r"self\.compiled_metrics\.update_state\(.*\)", "self.metrics[0].update_state(loss)"),
