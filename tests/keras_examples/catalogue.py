@@ -189,6 +189,7 @@ EXAMPLES = (
             (r"representation_dim = 512", "representation_dim = 16"),
             (r"projection_units = 128", "projection_units = 8"),
             (r"y=labels", "y=[labels, labels]"),
+            (r"for j in range\(num_images\)", "for j in range(min(num_images, len(cluster_instances)))"),
         ),
     ),
     Example("vision/shiftvit", _TENSORFLOW),
