@@ -449,6 +449,14 @@ REASONS: dict[tuple[str, str], str] = {
         "torch",
     ): "rounding that DenseNet121 makes large: in float64, the loss differs by 2e-12 in the "
     "first epoch, by 5e-8 in the second",
+    (
+        "vision/metric_learning",
+        "tensorflow",
+    ): "the first axis of its data is the two of a pair, not rows, and abreast cuts it among the devices",
+    (
+        "generative/ddim",
+        "tensorflow",
+    ): "it reads the static size of a batch, which no replica knows",
 }
 
 
