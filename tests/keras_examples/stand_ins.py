@@ -148,7 +148,7 @@ def _tensorflow_datasets() -> ModuleType:
     return module  # type: ignore[no-any-return]
 
 
-_NUM_CLASSES = {"omniglot": 8, "stl10": 10, "tf_flowers": 5}
+_NUM_CLASSES = {"omniglot": 5, "stl10": 10, "tf_flowers": 5}
 _ALL_PARTS = ("trainA", "trainB", "testA", "testB")
 
 
