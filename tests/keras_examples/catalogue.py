@@ -273,18 +273,6 @@ EXAMPLES = (
         ),
     ),
     Example(
-        "vision/siamese_network",
-        _TENSORFLOW,
-        (
-            (r'Path\(Path\.home\(\)\) / "\.keras"', "Path.cwd()"),
-            (r"\(200, 200\)", "(32, 32)"),
-            (r"batch\(32", "batch(14"),
-            (r"Dense\((512|256)", "Dense(16"),
-            _NO_WEIGHTS,
-        ),
-        files="triplets",
-    ),
-    Example(
         "vision/zero_dce",
         _TENSORFLOW,
         (
@@ -333,18 +321,6 @@ EXAMPLES = (
         ),
     ),
     Example(
-        "vision/mirnet",
-        _TENSORFLOW,
-        (
-            _ONE_BY_ONE,
-            (r"^IMAGE_SIZE = 128", "IMAGE_SIZE = 16"),
-            (r"^BATCH_SIZE = 4", "BATCH_SIZE = 6"),
-            (r"^MAX_TRAIN_IMAGES = 300", "MAX_TRAIN_IMAGES = 40"),
-            (r"num_rrg=3, num_mrb=2, channels=64", "num_rrg=1, num_mrb=1, channels=8"),
-        ),
-        files="lol_dataset",
-    ),
-    Example(
         "vision/reptile",
         _TENSORFLOW,
         (
@@ -375,19 +351,6 @@ EXAMPLES = (
             (r"filters=(64|128|256)", "filters=8"),
             (r"num_features=128", "num_features=8"),
         ),
-    ),
-    Example(
-        "vision/deeplabv3_plus",
-        edits=(
-            (r"instance-level_human_parsing/instance-level_human_parsing", "human_parsing"),
-            (r"^IMAGE_SIZE = 512", "IMAGE_SIZE = 32"),
-            (r"^BATCH_SIZE = 4", "BATCH_SIZE = 6"),
-            (r"^NUM_TRAIN_IMAGES = 1000", "NUM_TRAIN_IMAGES = 20"),
-            (r"^NUM_VAL_IMAGES = 50", "NUM_VAL_IMAGES = 10"),
-            (r"num_filters=(256|48)", "num_filters=8"),
-            _NO_WEIGHTS,
-        ),
-        files="human_parsing",
     ),
     Example(
         "nlp/end_to_end_mlm_with_bert",

@@ -222,11 +222,6 @@ def faces(path: Path) -> None:
             archive.write(picture, f"img_align_celeba/{picture.name}")
 
 
-def triplets(path: Path) -> None:
-    for name in ("left", "right"):
-        pictures(Path(name), 60, shape=(20, 20, 3))
-
-
 def dark_pictures(path: Path) -> None:
     for name in ("our485/low", "our485/high"):
         pictures(Path("lol_dataset") / name, 60, "png")
@@ -254,15 +249,6 @@ def captions(path: Path) -> None:
 def landscapes(path: Path) -> None:
     for name in ("train", "test"):
         pictures(path / "BSDS500" / "data" / "images" / name, 30)
-
-
-def people(path: Path) -> None:
-    """Pictures with a class for each pixel, and colours for the classes."""
-    from scipy.io import savemat  # type: ignore[import-untyped]
-
-    pictures(path / "Training" / "Images", 30)
-    pictures(path / "Training" / "Category_ids", 30, "png", (40, 50))
-    savemat(path / "human_colormap.mat", {"colormap": np.zeros((20, 3))})
 
 
 def planes(path: Path) -> None:
@@ -343,12 +329,10 @@ _FILES: dict[str, Callable[[Path], None]] = {
     "kagglecatsanddogs": pets,
     "creditcard": payments,
     "celeba_gan": faces,
-    "triplets": triplets,
     "lol_dataset": dark_pictures,
     "captcha": captchas,
     "Flickr8k": captions,
     "BSR": landscapes,
-    "human_parsing": people,
     "shapenet": planes,
     "LJSpeech": speech,
     "ml-1m": films,
