@@ -5,7 +5,9 @@ Files are written to the current folder, under the names that the examples look 
 
 from __future__ import annotations
 
+import json
 import os
+import wave
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -185,22 +187,133 @@ def newsgroups(path: Path) -> None:
     path.touch()
 
 
-def pets(path: Path) -> None:
-    """`PetImages` with a few pictures, and pictures with masks for segmentation."""
+def _save(path: Path, values: Any) -> None:
+    """Write a picture, and the folders above it."""
     from PIL import Image
 
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values.astype("uint8")).save(path)
+
+
+def pictures(folder: Path, number: int, ending: str = "jpg", shape: tuple[int, ...] = (40, 50, 3)) -> None:
+    draw = random(number)
+    for index in range(number):
+        _save(folder / f"{index:02d}.{ending}", draw.integers(0, 255, shape))
+
+
+def pets(path: Path) -> None:
+    """`PetImages` with a few pictures, and pictures with masks for segmentation."""
     draw = random()
     for kind in ("Cat", "Dog"):
-        folder = Path("PetImages") / kind
-        folder.mkdir(parents=True, exist_ok=True)
         for number in (*range(40), 6779):
-            Image.fromarray(draw.integers(0, 255, (40, 50, 3)).astype("uint8")).save(folder / f"{number}.jpg")
-    for name in ("images", "annotations/trimaps"):
-        Path(name).mkdir(parents=True, exist_ok=True)
+            _save(Path("PetImages") / kind / f"{number}.jpg", draw.integers(0, 255, (40, 50, 3)))
     for number in range(60):
-        Image.fromarray(draw.integers(0, 255, (40, 50, 3)).astype("uint8")).save(f"images/pet{number:02d}.jpg")
-        mask = draw.integers(1, 4, (40, 50)).astype("uint8")
-        Image.fromarray(mask).save(f"annotations/trimaps/pet{number:02d}.png")
+        _save(Path(f"images/pet{number:02d}.jpg"), draw.integers(0, 255, (40, 50, 3)))
+        _save(Path(f"annotations/trimaps/pet{number:02d}.png"), draw.integers(1, 4, (40, 50)))
+
+
+def faces(path: Path) -> None:
+    """A zip file of pictures."""
+    folder = Path("faces")
+    pictures(folder, 60)
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for picture in sorted(folder.iterdir()):
+            archive.write(picture, f"img_align_celeba/{picture.name}")
+
+
+def dark_pictures(path: Path) -> None:
+    for name in ("our485/low", "our485/high"):
+        pictures(Path("lol_dataset") / name, 60, "png")
+    for name in ("eval15/low", "eval15/high"):
+        pictures(Path("lol_dataset") / name, 6, "png", (16, 16, 3))
+
+
+def captchas(path: Path) -> None:
+    """Pictures that are named by the five characters on them."""
+    draw = random()
+    for _ in range(70):
+        name = "".join(draw.choice(list("2345bcd"), 5))
+        _save(Path("captcha_images_v2") / f"{name}.png", draw.integers(0, 255, (16, 40)))
+
+
+def captions(path: Path) -> None:
+    """Pictures, and five captions for each."""
+    pictures(Path("Flicker8k_Dataset"), 70)
+    draw = random()
+    numbers = range(70)
+    rows = [f"{image:02d}.jpg#{i}\t{sentence(draw, int(draw.integers(5, 9)))}" for image in numbers for i in range(5)]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def landscapes(path: Path) -> None:
+    for name in ("train", "test"):
+        pictures(path / "BSDS500" / "data" / "images" / name, 30)
+
+
+def planes(path: Path) -> None:
+    """Clouds of points, with a file per label that marks its points."""
+    folder = Path("PartAnnotation")
+    draw = random()
+    labels = ["wing", "body"]
+    for name in ("points", *(f"points_label/{label}" for label in labels)):
+        (folder / "plane" / name).mkdir(parents=True, exist_ok=True)
+    for number in range(60):
+        np.savetxt(folder / "plane" / "points" / f"{number}.pts", draw.normal(size=(40, 3)))
+        chosen = draw.integers(0, 2, 40)
+        for index, label in enumerate(labels):
+            np.savetxt(folder / "plane" / "points_label" / label / f"{number}.seg", chosen == index, "%d")
+    facts = {"Airplane": {"directory": "plane", "lables": labels, "colors": ["blue", "red"]}}
+    (folder / "metadata.json").write_text(json.dumps(facts))
+    path.touch()
+
+
+def speech(path: Path) -> None:
+    folder = Path("datasets") / "LJSpeech-1.1"
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    draw = random()
+    rows = []
+    for number in range(60):
+        with wave.open(str(folder / "wavs" / f"LJ{number:02d}.wav"), "wb") as sound:
+            sound.setnchannels(1)
+            sound.setsampwidth(2)
+            sound.setframerate(22050)
+            sound.writeframes(draw.integers(-2000, 2000, 2600).astype("int16").tobytes())
+        text = sentence(draw, 3)
+        rows.append(f"LJ{number:02d}|{text}|{text}")
+    (folder / "metadata.csv").write_text("\n".join(rows) + "\n")
+
+
+def films(path: Path) -> None:
+    """MovieLens 1M: users, films and ratings in a zip file."""
+    draw = random()
+    users = [f"{number}::{'FM'[number % 2]}::{1 + number % 3}::{number % 4}::1000" for number in range(1, 31)]
+    movies = [f"{number}::Film {number}::Drama|Comedy" for number in range(1, 41)]
+    ratings = [
+        f"{1 + row % 30}::{draw.integers(1, 41)}::{draw.integers(1, 6)}::{978300000 + row}" for row in range(400)
+    ]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, rows in (("users", users), ("movies", movies), ("ratings", ratings)):
+            archive.writestr(f"ml-1m/{name}.dat", "\n".join(rows) + "\n")
+
+
+def roads(path: Path) -> None:
+    """Distances between 228 roads, and the speeds on them."""
+    draw = random()
+    np.savetxt("PeMSD7_W_228.csv", draw.uniform(0, 9000, (228, 228)), "%.1f", ",")
+    np.savetxt("PeMSD7_V_228.csv", draw.normal(60, 9, (220, 228)), "%.2f", ",")
+
+
+def brain_waves(path: Path) -> None:
+    import pandas
+
+    draw = random()
+    unused = ["Unnamed: 0", "indra_time", "browser_latency", "reading_time", "attention_esense"]
+    columns: dict[str, Any] = {name: range(120) for name in [*unused, "meditation_esense", "updatedAt", "createdAt"]}
+    columns["label"] = draw.choice(["blink1", "math2", "relax", "unlabeled"], 120)
+    columns["raw_values"] = [json.dumps(draw.integers(-99, 99, 512).tolist()) for _ in range(120)]
+    columns["signal_quality"] = 0
+    pandas.DataFrame(columns).to_csv(path, index=False)
 
 
 _FILES: dict[str, Callable[[Path], None]] = {
@@ -215,6 +328,16 @@ _FILES: dict[str, Callable[[Path], None]] = {
     "PetImages": pets,
     "kagglecatsanddogs": pets,
     "creditcard": payments,
+    "celeba_gan": faces,
+    "lol_dataset": dark_pictures,
+    "captcha": captchas,
+    "Flickr8k": captions,
+    "BSR": landscapes,
+    "shapenet": planes,
+    "LJSpeech": speech,
+    "ml-1m": films,
+    "PeMSD7": roads,
+    "eeg-data": brain_waves,
 }
 
 
@@ -227,6 +350,19 @@ def get_file(fname: str | None = None, origin: str | None = None, **_: Any) -> s
             make(path)
             return str(path)
     raise LookupError(f"no made-up file for {name} ({origin})")
+
+
+# A model that an example downloads, as lines to put before it.
+
+TEACHER = """
+teacher = tf.Module()
+teacher.kernel = tf.Variable(tf.reshape(tf.range(15.0) / 900, (3, 5)), trainable=False)
+teacher.call = tf.function(
+    lambda pictures: {"dense": tf.reduce_mean(pictures, (1, 2)) @ teacher.kernel},
+    [tf.TensorSpec((None, RESOLUTION, RESOLUTION, 3))],
+)
+tf.saved_model.save(teacher, "bit_teacher_flowers", teacher.call)
+"""
 
 
 # Tables, by a part of the address.
@@ -244,7 +380,7 @@ def census(names: list[str]) -> Any:
         "relationship": [" Wife", " Husband"],
         "race": [" White", " Black"],
         "gender": [" Male", " Female"],
-        "native_country": [" United-States", " Cuba"],
+        "native_country": [" United-States", " Cuba", " Peru", " India"],  # more values than any other column
         "income_bracket": [" <=50K", " >50K"],
     }
     columns: dict[str, Any] = {}
@@ -270,6 +406,27 @@ def daily() -> Any:
     values = 20 + 5 * np.sin(np.arange(900) / 40) + random().normal(size=900) / 10
     stamps = pandas.date_range("2014-04-01", periods=900, freq="5min", name="timestamp")
     return pandas.DataFrame({"value": values}, index=stamps)
+
+
+class Sentences(list[dict[str, Any]]):
+    """Rows of `datasets.load_dataset`, which are also found by a column's name."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
+
+
+def load_dataset(*_: Any, **__: Any) -> dict[str, Sentences]:
+    """CoNLL 2003: words with a tag for each."""
+
+    def part(rows: int) -> Sentences:
+        draw = random(rows)
+        lengths = draw.integers(4, 12, rows)
+        return Sentences(
+            {"tokens": sentence(draw, length).split(), "ner_tags": draw.integers(0, 9, length).tolist()}
+            for length in lengths
+        )
+
+    return {"train": part(NUM_TRAIN), "validation": part(20)}
 
 
 def read_csv(address: str, names: Any) -> Any:

@@ -30,11 +30,13 @@ if __name__ == "__main__":
     _recorder = stand_ins.Recorder()
     stand_ins.install(_recorder, random_layers=_mode == "random")
     catalogue.prepare(_path)
+    _text, _edited = _source(_path), Path.cwd() / Path(_path).name
+    _edited.write_text(_text)  # TensorFlow reads the source of functions that it converts
     if keras.config.floatx() == "float64":
         changes.compute_in_float64()
     keras.utils.set_random_seed(1)
     try:
-        exec(compile(_source(_path), _path, "exec"), globals())
+        exec(compile(_text, str(_edited), "exec"), globals())
         _leave(_output, _recorder, None)
     except BaseException as _error:
         _leave(_output, _recorder, "".join(traceback.format_exception_only(_error)).strip())

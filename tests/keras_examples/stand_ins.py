@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import inspect
 import sys
+import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -123,11 +124,20 @@ def _replace_packages() -> None:
         "gdown",
         "IPython.display",
         "ipywidgets",
+        "mpl_toolkits",
+        "mpl_toolkits.axes_grid1",
+        "mpl_toolkits.axes_grid1.inset_locator",
+        "conlleval",
+        "datasets",
     ):
         module = _Module(name)
         module.__path__ = []
         sys.modules[name] = module
+    sys.modules["gdown"].download = lambda _, output, **__: made_up.get_file(output)  # type: ignore[attr-defined]
+    sys.modules["datasets"].load_dataset = made_up.load_dataset  # type: ignore[attr-defined]
+    urllib.request.urlretrieve = lambda url, name: made_up.get_file(name, url)  # type: ignore
     sys.modules["tensorflow_datasets"] = _tensorflow_datasets()
+    sys.modules["resnet_cifar10_v2"] = _residual_network()
     keras.utils.plot_model = lambda *_, **__: None
 
 
@@ -138,17 +148,41 @@ def _tensorflow_datasets() -> ModuleType:
     return module  # type: ignore[no-any-return]
 
 
-def _load(name: str, split: Any = "train", with_info: bool = False, **_: Any) -> Any:
+_NUM_CLASSES = {"omniglot": 5, "stl10": 10, "tf_flowers": 5}
+_ALL_PARTS = ("trainA", "trainB", "testA", "testB")
+
+
+def _load(name: str, split: Any = _ALL_PARTS, with_info: bool = False, as_supervised: bool = False, **_: Any) -> Any:
     """Pictures with labels as `tf.data`, one data set per split."""
     import tensorflow
 
-    def part(name: str) -> Any:
-        draw = made_up.random(len(name))
-        pictures, labels = draw.integers(0, 255, (64, 40, 40, 3)).astype("uint8"), draw.integers(0, 2, 64)
-        return tensorflow.data.Dataset.from_tensor_slices((pictures, labels))
+    def part(part_name: str) -> Any:
+        draw = made_up.random(len(part_name))
+        pictures = draw.integers(0, 255, (64, 40, 40, 3)).astype("uint8")
+        labels = draw.integers(0, _NUM_CLASSES.get(name, 2), 64)
+        rows = (pictures, labels) if as_supervised else {"image": pictures, "label": labels}
+        return tensorflow.data.Dataset.from_tensor_slices(rows)
 
-    parts = [part(one) for one in split] if isinstance(split, list | tuple) else part(split)
+    if split is _ALL_PARTS:
+        parts: Any = {one: part(one) for one in split}
+    else:
+        parts = [part(one) for one in split] if isinstance(split, list | tuple) else part(split)
     return (parts, Anything()) if with_info else parts
+
+
+def _residual_network() -> ModuleType:
+    """A small one in the place of a file that an example downloads."""
+    layers = keras.layers
+
+    def block(x: Any, filters: int, strides: int) -> Any:
+        short = layers.Conv2D(filters, 1, strides)(x)
+        x = layers.Activation("relu")(layers.BatchNormalization()(x))
+        return layers.Add()([short, layers.Conv2D(filters, 3, strides, padding="same", use_bias=False)(x)])
+
+    module: Any = ModuleType("resnet_cifar10_v2")
+    module.stem = lambda x: layers.Conv2D(8, 3, padding="same", use_bias=False)(x)
+    module.learner = lambda x, _: block(block(x, 8, 2), 16, 2)
+    return module  # type: ignore[no-any-return]
 
 
 # Short trainings.
@@ -255,8 +289,12 @@ def _not_training(plain: Callable[..., Any], name: str, recorder: Recorder) -> C
 
 
 def _constant(name: str, ones: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
-    def draw(shape: Any, *_: Any, dtype: Any = "float32", **__: Any) -> Any:
+    """0.3 everywhere; for whole numbers, a number below `maxval`."""
+
+    def draw(shape: Any, *_: Any, maxval: Any = None, dtype: Any = "float32", **__: Any) -> Any:
         recorder.draws.add(name)
+        if "int" in str(dtype):
+            return maxval // 3 * ones(shape, dtype=dtype)
         return 0.3 * ones(shape, dtype=dtype or "float32")
 
     return draw
