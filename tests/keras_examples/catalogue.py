@@ -416,10 +416,6 @@ REASONS: dict[tuple[str, str], str] = {
         "vision/metric_learning",
         "tensorflow",
     ): "the first axis of its data is the two of a pair, not rows, and abreast cuts it among the devices",
-    (
-        "generative/ddim",
-        "tensorflow",
-    ): "it reads the static size of a batch, which no replica knows",
 }
 
 
