@@ -22,8 +22,7 @@ from keras import ops, tree
 from abreast.exact.members import is_whole, leaf_metrics, members, watched
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
-from abreast.keras_private.logits import keep_logits
-from abreast.keras_private.masks import get_keras_mask, set_keras_mask
+from abreast.keras_private import attached
 
 THE_STEP = -1  # the number of the model's caller: a user's own step
 _thread = threading.local()
@@ -287,10 +286,7 @@ def replaced(leaf: Any, array: Any) -> Any:
     other = ops.convert_to_tensor(array, dtype=keras.backend.standardize_dtype(leaf.dtype))
     if keras.backend.is_float_dtype(other.dtype) and np.isfinite(array.astype(np.float64)).all():
         other = other + (leaf - ops.stop_gradient(leaf))
-    mask = get_keras_mask(leaf)
-    if mask is not None:
-        set_keras_mask(other, mask)
-    keep_logits(leaf, other)
+    attached.keep(leaf, other)
     return other
 
 

@@ -14,9 +14,8 @@ import keras
 from keras import ops, tree
 
 from abreast.errors import ModelError
+from abreast.keras_private import attached
 from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
-from abreast.keras_private.logits import with_logits
-from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 if TYPE_CHECKING:
     from abreast.exact.relations import Relations
@@ -183,11 +182,7 @@ def valid_rows(data: Any, rows: Any) -> Any:
     def head(leaf: Any) -> Any:
         if leaf is None or len(leaf.shape) == 0:  # one value for the batch
             return leaf
-        mask = get_keras_mask(leaf)
-        leaf = with_logits(leaf, lambda tensor: tensor[:rows])
-        if mask is not None:
-            set_keras_mask(leaf, mask[:rows])
-        return leaf
+        return attached.of_rows(leaf, lambda tensor: tensor[:rows])
 
     return tree.map_structure(head, data)
 
@@ -236,12 +231,8 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
             counts = running.rows > 0 if kinds.get(id(leaf)) == "sum" else running.weight
             total = shared(running, number * ops.cast(counts, number.dtype))
             return total if is_float else ops.cast(ops.round(total), leaf.dtype)
-        mask = get_keras_mask(leaf)
         counts = _lengths(running, leaf) if of_user else running.counts
-        gathered = with_logits(leaf, lambda tensor: running.link.gather_rows(tensor, counts))
-        if mask is not None:
-            set_keras_mask(gathered, running.link.gather_rows(mask, counts))
-        return gathered
+        return attached.of_rows(leaf, lambda tensor: running.link.gather_rows(tensor, counts))
 
     return tree.map_structure(rows_of_all, data)
 

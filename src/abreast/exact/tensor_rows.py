@@ -10,19 +10,15 @@ from keras import ops, tree
 
 from abreast.exact.relations import RowAxes
 from abreast.exact.rows import RowAxis
-from abreast.keras_private.logits import with_logits
-from abreast.keras_private.masks import get_keras_mask, set_keras_mask
+from abreast.keras_private import attached
 
 
 def mapped(data: Any, axes: RowAxes, change: Callable[..., Any]) -> Any:
-    """The data with `change(leaf, axis=axis)` in place of every tensor that has an axis of rows, of its mask and its logits."""
+    """The data with `change(leaf, axis=axis)` in place of every tensor that has an axis of rows."""
     leaves = tree.flatten(data)
     for index, axis in enumerate(axes):
         if axis is not None and ops.is_tensor(leaves[index]):
-            mask = get_keras_mask(leaves[index])
-            leaves[index] = with_logits(leaves[index], functools.partial(change, axis=axis))
-            if mask is not None and axis.index < len(mask.shape):
-                set_keras_mask(leaves[index], change(mask, axis=axis))
+            leaves[index] = attached.of_rows(leaves[index], functools.partial(change, axis=axis), axis.index)
     return tree.pack_sequence_as(data, leaves)
 
 

@@ -25,8 +25,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 
 from abreast.errors import AbreastError, ModelError
 from abreast.exact import untracked
-from abreast.keras_private.logits import has_logits
-from abreast.keras_private.masks import get_keras_mask
+from abreast.keras_private import attached
 
 OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
 _LIBRARIES = ("tensorflow.", "keras.")  # functions of these exchange nothing between replicas
@@ -128,8 +127,8 @@ def _result(leaf: Any) -> Any:
 
 
 def _apart(leaf: Any) -> Any:
-    """A tensor without the mask that Keras attached and without its logits, as a separate graph would return it."""
-    return tf.identity(leaf) if tf.is_tensor(leaf) and (get_keras_mask(leaf) is not None or has_logits(leaf)) else leaf
+    """A tensor without what Keras attached to it, as a separate graph would return it."""
+    return tf.identity(leaf) if tf.is_tensor(leaf) and attached.has_any(leaf) else leaf
 
 
 def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
