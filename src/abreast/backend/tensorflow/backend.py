@@ -62,7 +62,7 @@ class TensorFlowBackend:
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
         self.instruments = TensorFlowInstruments(self._rest, self._variables)
-        self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by adapter: the specs of its batches
+        self._specs: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()  # by adapter: the specs of its batches
         self._installed = False
         self._launched: Launched | None = None
 
@@ -138,7 +138,7 @@ class TensorFlowBackend:
                 with contextlib.suppress(
                     TypeError, ValueError
                 ):  # arrays that no step accepts; the first batch reports them
-                    self._specs[adapter] = adapter.get_tf_dataset().element_spec
+                    self._specs[adapter] = _specs_of(adapter.get_tf_dataset())
 
             def numpy_epoch() -> Iterator[Any]:
                 if launched is not None:
@@ -156,7 +156,7 @@ class TensorFlowBackend:
         with nullcontext() if launched is None else launched.seeds_of_rank_0():
             dataset = plain.get_tf_dataset()
         if rows_at is None:
-            self._specs[adapter] = getattr(dataset, "element_spec", ())
+            self._specs[adapter] = _specs_of(dataset)
 
         def epoch() -> Iterator[Any]:
             if launched is not None:
@@ -265,8 +265,7 @@ class TensorFlowBackend:
 
     def _expected(self, source: Any) -> list[Any]:
         """Specs of all batches of a source, if Keras knows them before the first batch."""
-        specs = tree.flatten(self._specs.get(source.adapter, ())) if hasattr(source, "adapter") else []
-        return [spec for spec in specs if hasattr(spec, "shape")]
+        return self._specs.get(source.adapter, []) if hasattr(source, "adapter") else []
 
     def _check_rows(self, check: exact.RowCheck, model: Any, taken: Taken[StagedBatch], placement: Placement) -> None:
         probe = TensorFlowProbe(model, tf_names(placement.devices)[0], is_one_process=self._launched is None)
@@ -396,3 +395,8 @@ def _announce_end(model: Any) -> None:
 
 
 BACKEND = TensorFlowBackend()
+
+
+def _specs_of(dataset: Any) -> list[Any]:
+    """The specs of a data set's arrays, without those of values that are no arrays."""
+    return [spec for spec in tree.flatten(getattr(dataset, "element_spec", ())) if hasattr(spec, "shape")]

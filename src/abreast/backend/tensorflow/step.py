@@ -61,7 +61,7 @@ class Program:
         self.num_traces = 0
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
-        self._traces: dict[str, tuple[list[Any], Any]] = {}
+        self._traces: dict[tuple[str, tuple[int, ...]], tuple[list[Any], Any]] = {}
 
     def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
         """Run one step. `expected`: the known specs of the source's batches, which save traces."""
@@ -72,10 +72,11 @@ class Program:
                 self.variables.work(adds_up=self._adds_up)
                 return self._step(staged.structure, counts, tensors)
         fixed = staged.counts if self.reach.processes is None and _are_fixed(staged.counts, expected) else ()
-        specs, function = self._traces.get(f"{staged.structure} {fixed}", (expected, None))
+        kind = str(staged.structure), fixed
+        specs, function = self._traces.get(kind, (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
-                function = self._trace(staged, specs, fixed)
+                _, function = self._traces[kind] = self._trace(staged, specs, fixed)
         with self.variables.turn():
             self.variables.work(adds_up=self._adds_up)
             try:
@@ -85,8 +86,8 @@ class Program:
                     raise
                 raise exact.other_rows() from None
 
-    def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> Any:
-        """The step as one graph. `fixed`: the rows of each replica if they are the same in every batch, else ()."""
+    def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> tuple[list[Any], Any]:
+        """The specs of a batch, and the step as a graph. `fixed`: the rows of each replica if all batches have the same."""
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
         if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
@@ -108,8 +109,7 @@ class Program:
                 exact.announce_random(self.model)
             if num_replicas > 1 and _calls_python(function.graph):
                 exact.announce_python(self.model)
-        self._traces[f"{staged.structure} {fixed}"] = specs, function
-        return function
+        return specs, function
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):

@@ -200,8 +200,7 @@ class Variables:
         """Whether a plain variable belongs to a `TFSMLayer`, which only trains if it is frozen: `exact` refuses others."""
         model: Any = self._model()
         layers = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TFSMLayer)]
-        own = (variable for layer in layers for variable in layer.variables)
-        return any(variable is self.of_plain(plain) for variable in own)
+        return id(self.of_plain(plain)) in {id(variable) for layer in layers for variable in layer.variables}
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
         """The plain variables of one Keras variable, one per replica."""
