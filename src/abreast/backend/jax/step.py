@@ -134,9 +134,14 @@ class Steps:
         staged = taken.staged if self._launched is None else self._launched.joined(taken, self._sharded)
         if self._waits:
             jax.block_until_ready(newest.logs)
-        if self._launched is not None:
-            self._check(staged, self._launched)
-        newest.logs, newest.values = self._computed(staged)
+        try:
+            if self._launched is not None:
+                self._check(staged, self._launched)
+            newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
+        except ValueError as error:
+            if "ordered effects" in str(error):
+                raise _ordered() from error
+            raise
         if self._launched is not None:
             newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
             if self._kind == "predict":
@@ -144,18 +149,6 @@ class Steps:
             for values in newest.values:
                 values.shown = self._launched.handed
         return newest.logs
-
-    def _computed(self, staged: StagedBatch) -> Any:
-        """The step's logs or outputs, and its new variables. Raises `ModelError` for what JAX computes on one device only."""
-        try:
-            return self._program(self._newest.values, staged.data, staged.rows)
-        except ValueError as error:
-            if "ordered effects" not in str(error):
-                raise
-            raise ModelError(
-                "the step has an ordered effect, which JAX supports on one device only",
-                "leave out ordered=True (jax.debug.print, jax.debug.callback, io_callback)",
-            ) from error
 
     def _check(self, staged: StagedBatch, launched: Launched) -> None:
         """Check before a call's first step that all processes run the same program on the same batch."""
@@ -244,6 +237,13 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
         return program
     outputs = None if replicated.is_fully_addressable else replicated
     return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
+
+
+def _ordered() -> ModelError:
+    return ModelError(
+        "the step has an ordered effect, which JAX supports on one device only",
+        "leave out ordered=True (jax.debug.print, jax.debug.callback, io_callback)",
+    )
 
 
 def _concatenate(parts: tuple[Any, ...]) -> Any:
