@@ -24,13 +24,13 @@ _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
 
 
-def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[int]:
-    """Numbers of rows in each of the two parts, for one look after the other; none if the batch has too few rows.
+def parts_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[list[RowRange]]:
+    """The two parts, for one look after the other; none if the batch has too few rows.
 
     A part has a device's rows, limited to 1 MiB, half the batch, and 8 rows, or 64 where these give only 0.
     """
     some = [min(shard_rows, max(2, min(most, _PART_BYTES // max(1, row_bytes))), rows // 2) for most in _MOST_ROWS]
-    return sorted({each for each in some if each})
+    return [parts_of(each) for each in sorted({each for each in some if each})]
 
 
 def parts_of(part_rows: int) -> list[RowRange]:

@@ -6,7 +6,7 @@ in steps (`gathered.py`). Imports no framework.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ from abreast.exact.layers import announce_random
 from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relation_search import parts_of, relations, rows_to_look_at
+from abreast.exact.relation_search import parts_to_look_at, relations
 from abreast.exact.relations import Relations
 from abreast.exact.replica import other_rows
 from abreast.exact.rows import RowRange
@@ -60,7 +60,7 @@ class RowCheck:
 
         `take(n)` returns the first `n` rows of the batch, as tensors.
         """
-        looks = rows_to_look_at(rows, shard_rows, num_bytes // rows)
+        looks = parts_to_look_at(rows, shard_rows, num_bytes // rows)
         if not looks:
             return
         self.is_due = False
@@ -71,8 +71,7 @@ class RowCheck:
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         if key not in checked:
             install()
-            for part_rows in looks:
-                parts = parts_of(part_rows)
+            for parts in looks:
                 checked[key] = found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
@@ -126,8 +125,27 @@ def _computes_metrics(kind: str, model: Any) -> bool:
 
 
 def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
+    """Raise `ModelError` for what replicas cannot compute; warn, once each, of what differs from one device."""
     everyone = members(model)
     what = [f"{name_of(everyone[number])} ({reason})" for number, reason in found.reasons.items() if number >= 0]
+    _refuse(kind, model, found, own_step, what)
+    if found.draws:
+        announce_random(model)
+    code = f"{type(model).__name__} {_whose(kind, model, own_step)}"
+    about = _topic(kind, model, own_step)
+    for topic, text in (*_of_python(found, code, about), *_of_numbers(found, code, about)):
+        warn_once(model, topic, text)
+    if found.gathered:
+        warn_once(
+            model,
+            f"related rows of {sorted(found.gathered)}",
+            f"the rows of a batch are related to one another by {'; '.join(what)}. Each device computes "
+            f"{', '.join(name_of(everyone[number]) for number in found.gathered)} for all rows of the batch: the result is that "
+            "of one device, and this part gets no faster",
+        )
+
+
+def _refuse(kind: str, model: Any, found: Relations, own_step: bool, what: list[str]) -> None:
     if found.refused and (not own_step or kind == "predict"):
         raise ModelError(
             f"{'; '.join(what) or f'the {kind}_step of {type(model).__name__}'}: the rows of a batch are related to one another, "
@@ -142,64 +160,55 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             "changes: all replicas would change the same variable",
             "create it with add_weight, or as a keras.Variable",
         )
-    if found.draws:
-        announce_random(model)
+
+
+def _of_python(found: Relations, code: str, about: str) -> Iterator[tuple[str, str]]:
+    """Topics and texts of the warnings about Python that the code of a step runs."""
     if found.kept:
-        warn_once(
-            model,
+        yield (
             f"kept {found.kept}",
             f"{found.kept} keeps results of its rows in Python for its next call: each device keeps those of its own rows, "
             "which differ from what one device keeps. A variable (add_weight) would be shared",
         )
     elif found.left:
-        warn_once(
-            model,
+        yield (
             f"left {found.left}",
             f"{found.left} keeps results of the rows in Python: in this process, those of one device's rows. What all devices "
             "see goes into a metric, or into the logs of a step",
         )
     if found.shared:
-        warn_once(
-            model,
+        yield (
             f"shared {found.shared}",
             f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
             "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
         )
     if found.reads_values:
-        warn_once(
-            model,
-            f"values {_topic(kind, model, own_step)}",
-            f"{type(model).__name__} {_whose(kind, model, own_step)}, which reads values of tensors in Python (`float`, `item`, "
-            "`if`): what it decides by values of its rows, each device decides by its own rows",
+        yield (
+            f"values {about}",
+            f"{code}, which reads values of tensors in Python (`float`, `item`, `if`): what it decides by values of its rows, "
+            "each device decides by its own rows",
         )
+
+
+def _of_numbers(found: Relations, code: str, about: str) -> Iterator[tuple[str, str]]:
+    """Topics and texts of the warnings about gradients and numbers that may be no means over rows."""
     if found.no_means or found.refused:
-        warn_once(
-            model,
-            f"own {_topic(kind, model, own_step)}",
-            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.no_means or 'which relates rows to one another'}: "
-            "each replica computes it from its own rows, weighted by their number, which is not what one device computes",
+        yield (
+            f"own {about}",
+            f"{code}, {found.no_means or 'which relates rows to one another'}: each replica computes it from its own rows, "
+            "weighted by their number, which is not what one device computes",
         )
     if found.open:
-        warn_once(
-            model,
-            f"open {_topic(kind, model, own_step)}",
-            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.open}: it counts as a mean over rows, because no "
-            "row shows whether it is a mean or a sum. If it is a sum, the result is not that of one device",
+        yield (
+            f"open {about}",
+            f"{code}, {found.open}: it counts as a mean over rows, because no row shows whether it is a mean or a sum. If it is "
+            "a sum, the result is not that of one device",
         )
     if found.of_one_part:
-        warn_once(
-            model,
-            f"of one part {_topic(kind, model, own_step)}",
-            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.of_one_part}: it counts as a sum over rows. If it "
-            "is a mean over some of the rows, the result is not that of one device",
-        )
-    if found.gathered:
-        warn_once(
-            model,
-            f"related rows of {sorted(found.gathered)}",
-            f"the rows of a batch are related to one another by {'; '.join(what)}. Each device computes "
-            f"{', '.join(name_of(everyone[number]) for number in found.gathered)} for all rows of the batch: the result is that "
-            "of one device, and this part gets no faster",
+        yield (
+            f"of one part {about}",
+            f"{code}, {found.of_one_part}: it counts as a sum over rows. If it is a mean over some of the rows, the result is "
+            "not that of one device",
         )
 
 

@@ -199,15 +199,15 @@ class RunDifferences:
         rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
         return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
-    def _kind(self, whole: Any, parts: list[Any], again: Any, rounding: float = 0.0) -> str:
+    def _kind(self, whole: Any, parts: list[Any], again: Any, least: float = 0.0) -> str:
         """The way a value follows its rows; `again` is the value in the further run, None before that run.
 
-        `rounding`: the part of the value that may be rounding in any case.
+        `least`: the part of the value that may be rounding in any case.
         """
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
-        return follows_rows(whole, parts, [run.part.rows for run in self.runs], max(noise, rounding))
+        return follows_rows(whole, parts, [run.part.rows for run in self.runs], max(noise, least))
 
     def _loss_kind(self, number: int) -> str:
         whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
@@ -275,8 +275,8 @@ class RunDifferences:
             return "same"
         change = max(size(each) for each in (whole, *parts))
         # In half precision, a layer rounds the state and not its change. A sum stays apart from a mean: it is twice as large.
-        rounding = min(0.2, 2 * self._coarse * size(before) / change) if change else 0.0
-        return self._kind(whole, parts, again, rounding)
+        least = min(0.2, 2 * self._coarse * size(before) / change) if change else 0.0
+        return self._kind(whole, parts, again, least)
 
     def _is_settled(self, state: int) -> bool:
         """Whether a state changed in the run of all rows."""
