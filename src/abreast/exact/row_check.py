@@ -7,6 +7,7 @@ in steps (`gathered.py`). Imports no framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,8 +26,17 @@ from abreast.exact.rows import RowRange
 from abreast.exact.warn_once import warn_once
 from abreast.stdout import without_styles
 
+
+@dataclass
+class _Checked:
+    """The findings of a check, and the kinds of numbers in the batches whose rows it looked at."""
+
+    found: Relations
+    marks: set[Any]
+
+
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
-_checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], Relations]] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], _Checked]] = WeakKeyDictionary()
 
 
 def related_rows(model: Any) -> Relations | None:
@@ -49,16 +59,27 @@ def added_states(model: Any) -> set[int]:
 
 
 class RowCheck:
-    """The check for the steps of one kind; it runs at the first batch that has at least two rows."""
+    """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
-    def __init__(self, kind: str, model: Any) -> None:
+    A user's own step is checked again at a batch with a kind of number that no batch had: the step may mask its rows.
+    """
+
+    def __init__(self, kind: str, model: Any, wanted: bool) -> None:
         self._kind, self._model = kind, model
-        self.is_due = True
+        self._is_watching = wanted and overrides_step(model, kind)
+        self._marks: set[Any] = set()
+        self.is_due = wanted
+
+    def meet(self, marks: Callable[[set[Any]], set[Any]]) -> None:
+        """Meet a batch; `marks` returns the kinds of its numbers without the given ones."""
+        if self._is_watching and (new := marks(self._marks)):
+            self._marks |= new
+            self.is_due = True
 
     def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """Check the model, or report the findings of an earlier check. Raises `ModelError`.
 
-        `take(n)` returns the first `n` rows of the batch, as tensors.
+        `take(n)` returns `n` rows of the batch, as tensors.
         """
         looks = parts_to_look_at(rows, shard_rows, num_bytes // rows)
         if not looks:
@@ -69,14 +90,15 @@ class RowCheck:
         # Otherwise `evaluate` and `predict` run the same code.
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
-        if key not in checked:
+        if key not in checked or not self._marks <= checked[key].marks:
             install()
             for parts in looks:
-                checked[key] = found = self._look(take(parts[0].total), parts, probe)
+                found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
+            checked[key] = _Checked(found, self._marks | (checked[key].marks if key in checked else set()))
             _found.setdefault(self._model, Relations()).add(found)
-        _say(self._kind, self._model, checked[key], own)
+        _say(self._kind, self._model, checked[key].found, own)
 
     def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
         model = self._model

@@ -1,7 +1,8 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
-`batch.py` holds one batch and its shards, `source.py` the user's data source, `ahead.py` a thread that works ahead, `pipeline.py`
-the path of a batch from its source to the devices, and `adapter.py` the adapter that Keras sees. `habits.py` decides whether a
+`batch.py` holds one batch and its shards, `telling_rows.py` chooses rows of it for the row check, `source.py` holds the user's
+data source, `ahead.py` a thread that works ahead, `pipeline.py` the path of a batch from its source to the devices, and
+`adapter.py` the adapter that Keras sees. `habits.py` decides whether a
 source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers. `parts.py`
 reads only a process's own rows; `by_index.py` does so for sources whose rows depend on their index alone, with
 `torch_loader.py` and `grain_batches.py`.

@@ -14,6 +14,7 @@ from keras import tree
 from abreast.errors import DataError
 from abreast.feed.parts import Part, digest, evenly_spaced
 from abreast.feed.sparse import dense, is_sparse
+from abreast.feed.telling_rows import Mark, marks, telling_rows
 from abreast.shares import shares_of
 
 
@@ -89,6 +90,15 @@ class HostBatch:
         """The first `count` rows that this process holds, repeated if it holds fewer."""
         here = self.rows if self.held is None else len(self.held)
         return self._at(slice(count) if count <= here else [row % here for row in range(count)])
+
+    def telling_rows(self, count: int) -> Any:
+        """`count` rows that this process holds: the first ones, and some that differ from those (see `telling_rows.py`)."""
+        here = self.rows if self.held is None else len(self.held)
+        return self._at(telling_rows(self.data, count)) if count < here else self.first_rows(count)
+
+    def marks(self, known: set[Mark]) -> set[Mark]:
+        """The kinds of numbers in the rows that this process holds, without the known ones."""
+        return marks(self.data, known)
 
     def _at(self, rows: slice | list[int]) -> Any:
         return tree.map_structure(lambda leaf: None if leaf is None else _rows_of(leaf, rows), self.data)

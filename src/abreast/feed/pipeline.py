@@ -37,6 +37,12 @@ class Taken(Generic[Staged]):
     staged: Staged
     counts: tuple[int, ...] | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether this process holds all rows of the global batch."""
+        held = self.host.held
+        return self.counts is None and (held is None or len(held) == self.host.rows)
+
 
 class BatchPipeline(Generic[Staged]):
     """Batches of one iterator. Steps may ask for the first `permitted` of them."""

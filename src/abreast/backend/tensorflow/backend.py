@@ -200,8 +200,7 @@ class TensorFlowBackend:
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         self._announce(model, placement)
         programs: list[Program] = []
-        check = exact.RowCheck(kind, model)
-        check.is_due = placement.check_rows and placement.num_devices > 1
+        check = exact.RowCheck(kind, model, placement.check_rows and placement.num_devices > 1)
         stage = self.stage(placement)
         relations = exact.related_rows if self._launched is None else self._launched.related_rows
 
@@ -211,16 +210,19 @@ class TensorFlowBackend:
                     build(kind, model, taken.host)
                     self.place(model, placement)
             if check.is_due:
+                before = _related(model)
                 with AT_WORK:
                     self._check_rows(check, model, taken, placement)
-                if not check.is_due:
-                    programs.clear()  # traced for batches of one row, which show no relations
-                    if self._launched is not None:
-                        self._launched.agree_on_relations(model)
+                if not check.is_due and self._launched is not None:
+                    self._launched.agree_on_relations(model)
+                if self._launched is not None or _related(model) != before:
+                    programs.clear()  # traced for batches that show no relations, such as those of one row
 
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             if taken.counts is not None and self._launched is not None:
                 self._launched.complete(taken.staged, taken.counts)
+            if taken.is_whole:
+                check.meet(taken.host.marks)
             if not programs or check.is_due:
                 with nullcontext() if self._launched is None else self._launched.preparing(model):
                     prepare(taken)
@@ -270,16 +272,15 @@ class TensorFlowBackend:
     def _check_rows(self, check: exact.RowCheck, model: Any, taken: Taken[StagedBatch], placement: Placement) -> None:
         probe = TensorFlowProbe(model, tf_names(placement.devices)[0], is_one_process=self._launched is None)
         batch, counts = taken.host, taken.staged.counts
-        is_whole = taken.counts is None and (batch.held is None or len(batch.held) == batch.rows)
 
         def first(count: int) -> Any:
             with tf.device(probe.device):
                 return tree.map_structure(
-                    lambda leaf: None if leaf is None else to_device(leaf), batch.first_rows(count)
+                    lambda leaf: None if leaf is None else to_device(leaf), batch.telling_rows(count)
                 )
 
         # `counts[0]` is known to all processes: rank 0 has at least that many rows, and its findings are used.
-        check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+        check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model, together=not failed)
@@ -317,6 +318,11 @@ class TensorFlowBackend:
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
         )
+
+
+def _related(model: Any) -> str:
+    related = exact.related_rows(model)
+    return "" if related is None else related.steps_part()
 
 
 def _announce_optimizer(model: Any) -> None:

@@ -70,8 +70,7 @@ class JointSteps:
         self._kind, self._model, self._placement = kind, model, placement
         self._counts = counts
         self._stage, self._ranks = stage, ranks
-        self._check = exact.RowCheck(kind, model)
-        self._check.is_due = placement.check_rows
+        self._check = exact.RowCheck(kind, model, placement.check_rows)
 
     def run(self, batches: Iterator[Any]) -> Any:
         """See `StepFunction.run`."""
@@ -95,6 +94,8 @@ class JointSteps:
     def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
         try:
             _build(self._model, taken.host)
+            if taken.is_whole:
+                self._check.meet(taken.host.marks)
             checked = self._check.is_due
             if checked:
                 self._check_rows(taken)
@@ -110,13 +111,12 @@ class JointSteps:
         own_step = exact.overrides_step(self._model, "train") and self._kind == "train"
         probe = TorchProbe(self._model, here().startswith("gpu"), own_step)
         batch, counts = taken.host, taken.staged.counts
-        is_whole = taken.counts is None and (batch.held is None or len(batch.held) == batch.rows)
 
         def first(count: int) -> Any:
-            return begin_copy(batch.first_rows(count), here()).ready()
+            return begin_copy(batch.telling_rows(count), here()).ready()
 
         # All processes know this number: rank 0 has at least that many rows, and its findings are used.
-        self._check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+        self._check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:

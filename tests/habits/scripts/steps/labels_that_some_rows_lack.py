@@ -1,0 +1,31 @@
+"""A step of one's own averages over the rows that have a label; the first rows of the first batch all have one."""
+
+EXPECTED = {
+    "tensorflow": "announced: whose gradient is neither a mean nor a sum over rows",
+    "torch": "announced: whose gradient is neither a mean nor a sum over rows",
+}
+BACKENDS = ("tensorflow", "torch")
+
+import keras
+from keras import ops
+
+from tests.habits.data import regression
+from tests.habits.stepping import Stepping
+
+
+class Labelled(Stepping):
+    def squares(self, x, y):
+        known = ops.cast(y != -1, "float32")
+        return ops.sum(known * ops.square(self(x, training=True) - y)) / ops.sum(known)
+
+    def train_step(self, data):
+        return {"loss": self.descend(*data, self.optimizer)}
+
+
+x, y = regression(rows=96)
+y[24:30] = -1
+model = Labelled()
+model(x[:1])
+model.compile(keras.optimizers.SGD(0.05))
+history = model.fit(x, y, epochs=2, batch_size=48, shuffle=False, verbose=0)
+result = {"model": model, "history": history}
