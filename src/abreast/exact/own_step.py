@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
+
 from abreast.exact.warn_once import warn_once
 from abreast.keras_private.modules import KERAS
 
@@ -14,10 +16,15 @@ def overrides_step(model: Any, kind: str = "train") -> bool:
 
 
 def is_users(model: Any, name: str) -> bool:
-    """Whether a method of a model is not Keras's own. Its name does not show that: `functools.wraps` may have copied it."""
+    """Whether a method of a model is not that of Keras's trainers. Models of Keras with one of their own (`Distiller`) count too.
+
+    Its name does not show that: `functools.wraps` may have copied it.
+    """
     method = getattr(model, name)
     function = getattr(method, "__func__", method)
-    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith(KERAS)
+    module = str(getattr(function, "__globals__", {}).get("__name__"))
+    of_kerass_model = (kind for kind in type(model).__mro__ if kind.__module__ == module and issubclass(kind, keras.Model))
+    return not module.startswith(KERAS) or any(of_kerass_model)
 
 
 def reductions(model: Any) -> set[str]:

@@ -36,6 +36,11 @@ def check_layers(model: Any) -> None:
                 "replicas would weight it by their share of the rows",
                 "use Keras 3.15, which takes the mean, or train with KERAS_BACKEND=jax or on one device",
             )
+        if any(getattr(each, "overwrite_with_gradient", False) for each in layer._trainable_variables):
+            raise ModelError(
+                f"{layer.name} trains in float8: its gradients hold new scales, which replicas would add up",
+                "train it with KERAS_BACKEND=jax or on one device",
+            )
         if isinstance(layer, keras.layers.TFSMLayer) and (layer.trainable_weights or layer.call_training_endpoint):
             raise ModelError(
                 f"{layer.name} calls functions of a SavedModel, which have one copy of their variables: every replica would "
