@@ -23,7 +23,9 @@ def is_users(model: Any, name: str) -> bool:
     method = getattr(model, name)
     function = getattr(method, "__func__", method)
     module = str(getattr(function, "__globals__", {}).get("__name__"))
-    of_kerass_model = (kind for kind in type(model).__mro__ if kind.__module__ == module and issubclass(kind, keras.Model))
+    of_kerass_model = (
+        kind for kind in type(model).__mro__ if kind.__module__ == module and issubclass(kind, keras.Model)
+    )
     return not module.startswith(KERAS) or any(of_kerass_model)
 
 

@@ -17,7 +17,9 @@ for kind in (
     keras.distillation.LogitsDistillation(temperature=3.0),
     keras.distillation.FeatureDistillation("mse", teacher_layer_name="hidden", student_layer_name="hidden"),
 ):
-    distiller = keras.distillation.Distiller(network(5, "teacher"), network(5, "student"), kind, student_loss_weight=0.3)
+    distiller = keras.distillation.Distiller(
+        network(5, "teacher"), network(5, "student"), kind, student_loss_weight=0.3
+    )
     distiller.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"])
     history = distiller.fit(x, y, batch_size=10, epochs=2, verbose=0, validation_data=(x[:13], y[:13]))
     scores = distiller.evaluate(x, y, verbose=0, return_dict=True)
