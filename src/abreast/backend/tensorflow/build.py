@@ -21,8 +21,9 @@ from abreast.replacing import replaced
 
 
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
-    """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
-    with inlined(num_replicas=1):  # a function under `tf.function` would keep the trace made here
+    """Make every variable of the model, its losses, metrics and, to train, its optimizer, before any is placed."""
+    # A function under `tf.function` would keep the trace made here.
+    with inlined(num_replicas=1), nullcontext() if kind == "train" else _keeping_optimizer(model):
         _build_parts(kind, model, batch)
 
 
@@ -50,6 +51,12 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             _trace(getattr(model, f"{kind}_step"), batch)
         else:
             raise
+
+
+def _keeping_optimizer(model: Any) -> AbstractContextManager[None]:
+    """Leave the optimizer to `fit`, as plain Keras does: layers may be frozen or unfrozen until then."""
+    optimizer = getattr(model, "optimizer", None)
+    return nullcontext() if optimizer is None else replaced(optimizer, "built", True)
 
 
 def _without_calls_of_losses(model: Any) -> AbstractContextManager[None]:
