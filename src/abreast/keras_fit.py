@@ -23,6 +23,7 @@ from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_tu
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.epochs import noted, noting
+from abreast.keras_private.modules import module_of
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
@@ -124,8 +125,8 @@ def _refuse_own_functions(model: Any) -> None:
 
 
 def _is_foreign(function: Any) -> bool:
-    module = getattr(function, "__module__", None)
-    return module is not None and not str(module).startswith(("abreast.", "keras.", "tensorflow.", "jax", "torch."))
+    module = "" if function is None else module_of(function)
+    return bool(module) and not module.startswith(("abreast.", "keras.", "tensorflow.", "jax", "torch."))
 
 
 def _watched(step: Callable[..., Any], kind: Kind) -> Callable[..., Any]:

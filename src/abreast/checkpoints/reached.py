@@ -24,6 +24,7 @@ from abreast import exact
 from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
 from abreast.checkpoints.plain import copies
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
+from abreast.keras_private.modules import module_of
 from abreast.state import grouped_variables
 
 _DEEPEST = 4  # levels of objects within objects, and of functions that call functions
@@ -161,7 +162,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
         for number, each in enumerate((value.func, *value.args, *value.keywords.values())):
             yield from _of_value(f"{name}.{number}", each, None, walk, depth)
     elif isinstance(value, FunctionType):
-        if depth and id(value) not in walk.seen and is_users(value.__module__):
+        if depth and id(value) not in walk.seen and is_users(module_of(value)):
             walk.seen.add(id(value))
             yield from _of_function(name, value, walk, depth - 1)
     elif _is_walked(value):

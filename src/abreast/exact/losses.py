@@ -18,7 +18,7 @@ from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
 from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.losses import losses as keras_losses
-from abreast.keras_private.modules import KERAS
+from abreast.keras_private.modules import KERAS, module_of
 
 # Keras's own losses that relate rows of a batch to one another; every other one returns a value per row.
 # The hinge losses read labels of 0 and 1 as -1 and 1 only if the whole batch has no other label.
@@ -67,6 +67,8 @@ def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weigh
 
 def _mixes_rows(loss: Any) -> bool:
     """Whether a loss may relate rows to one another: true unless it is known to work row by row."""
+    if "call" in getattr(loss, "__dict__", {}):  # set on the object
+        return True
     if type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__:
         options = {**getattr(loss, "_fn_kwargs", {}), "": getattr(loss, "axis", None)}
         return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS or over_rows(options)
@@ -82,8 +84,8 @@ def over_rows(options: dict[str, Any]) -> bool:
 
 
 def is_of_keras(function: Any) -> bool:
-    """Whether a function is Keras's own: for those we know how they treat rows."""
-    return str(getattr(function, "__module__", "")).startswith(KERAS)
+    """Whether a function or class is Keras's own: for those we know how they treat rows."""
+    return module_of(function).startswith(KERAS)
 
 
 def reduce_values(

@@ -10,7 +10,7 @@ import keras
 from keras import tree
 
 from abreast.keras_private.models import Functional
-from abreast.keras_private.modules import KERAS, LAYERS
+from abreast.keras_private.modules import KERAS, LAYERS, module_of
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -134,6 +134,6 @@ def has_metrics_of_calls(model: Any) -> bool:
 def _unlisted(model: Any) -> Iterator[Any]:
     """The metrics of a model's layers, if the user's own `metrics` property may forget some."""
     listing = getattr(type(model).metrics, "fget", None)
-    if not str(getattr(listing, "__module__", "")).startswith(KERAS):
+    if not module_of(listing).startswith(KERAS):
         for layer in model._flatten_layers():
             yield from layer._metrics

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from abreast.exact.warn_once import warn_once
-from abreast.keras_private.modules import KERAS
+from abreast.keras_private.modules import KERAS, module_of
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:
@@ -16,13 +16,8 @@ def overrides_step(model: Any, kind: str = "train") -> bool:
 
 
 def is_users(model: Any, name: str) -> bool:
-    """Whether a method of a model is not that of Keras's trainers. Models of Keras with one of their own (`Distiller`) count too.
-
-    Its name does not show that: `functools.wraps` may have copied it.
-    """
-    method = getattr(model, name)
-    function = getattr(method, "__func__", method)
-    module = str(getattr(function, "__globals__", {}).get("__name__"))
+    """Whether a method of a model is not that of Keras's trainers, but the user's, or that of a model such as `Distiller`."""
+    module = module_of(getattr(model, name))
     of_kerass_model = (
         kind for kind in type(model).__mro__ if kind.__module__ == module and issubclass(kind, keras.Model)
     )

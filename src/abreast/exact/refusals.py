@@ -38,7 +38,8 @@ def check_layers(model: Any) -> None:
             )
         if any(getattr(each, "overwrite_with_gradient", False) for each in layer._trainable_variables):
             raise ModelError(
-                f"{layer.name} trains in float8: its gradients hold new scales, which replicas would add up",
+                f"{layer.name} has weights whose gradients are their new values (overwrite_with_gradient, as in float8), and "
+                "replicas would add these up",
                 "train it with KERAS_BACKEND=jax or on one device",
             )
         if isinstance(layer, keras.layers.TFSMLayer) and (layer.trainable_weights or layer.call_training_endpoint):

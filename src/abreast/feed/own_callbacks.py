@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 
+from abreast.keras_private.modules import module_of
+
 _TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _OTHER_HOOKS = ("on_test_batch_begin", "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end")
 
@@ -42,8 +44,7 @@ def _acts_on_batches(callback: Any) -> bool:
 def _is_users(callback: Any, name: str) -> bool:
     """Whether a hook runs code from outside Keras and abreast."""
     if name in vars(callback):  # a LambdaCallback stores its functions as attributes
-        function = vars(callback)[name]
-        return not _is_known(getattr(function, "__module__", None))
+        return not _is_known(module_of(vars(callback)[name]))
     owner = next((kind for kind in type(callback).__mro__ if name in vars(kind)), None)
     return owner is not None and not _is_known(owner.__module__)
 

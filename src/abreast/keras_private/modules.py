@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 # Each ends with a dot: `name.startswith(...)` then holds for modules inside the package only.
 KERAS = "keras.src."
 LAYERS = "keras.src.layers."
 METRICS = "keras.src.metrics."
+
+
+def module_of(written: Any) -> str:
+    """The name of the module in which a function, a method or a class is written; "" if it has none.
+
+    `__module__` does not show that: `functools.wraps` copies the one of another function.
+    """
+    names = getattr(getattr(written, "__func__", written), "__globals__", None)
+    return str((getattr(written, "__module__", None) if names is None else names.get("__name__")) or "")

@@ -19,6 +19,7 @@ import keras
 
 from abreast.backend.contract import Job
 from abreast.keras_private.callback_lists import called_at_once
+from abreast.keras_private.modules import module_of
 from abreast.stderr import tell_once
 
 _FLAG = "stop_training"
@@ -105,7 +106,7 @@ def _functions(callback: Any) -> Iterator[tuple[str, FunctionType]]:
             while isinstance(function, functools.partial):
                 function = function.func
             function = getattr(function, "__func__", function)
-            if isinstance(function, FunctionType) and not _is_known(function.__module__):
+            if isinstance(function, FunctionType) and not _is_known(module_of(function)):
                 yield name, function
 
 
