@@ -7,44 +7,61 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abreast.feed import HostBatch
-from abreast.feed.telling_rows import marks, telling_rows
+from tests.harness.client import Workers
 
-GENERATOR = np.random.default_rng(0)
-X = GENERATOR.normal(size=(60, 4)).astype("float32")
+X = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
 
 
-def test_rows_that_are_alike_are_the_first_ones() -> None:
-    assert telling_rows((X, X[:, 0], None), 15) == list(range(15))
+def chosen(data: Any, count: int) -> list[int]:
+    from abreast.feed.telling_rows import telling_rows  # pytest itself must not import Keras
+
+    return telling_rows(data, count)
+
+
+def kinds(data: Any, known: set[Any]) -> set[Any]:
+    from abreast.feed.telling_rows import marks
+
+    return marks(data, known)
+
+
+def labels(y: Any, count: int) -> Any:
+    """The labels among the rows of a batch that are looked at."""
+    from abreast.feed import HostBatch
+
+    return HostBatch.of((X, y)).telling_rows(count)[1]
+
+
+def test_rows_that_are_alike_are_the_first_ones(workers: Workers) -> None:
+    assert workers.abreast.run(chosen, data=(X, X[:, 0], None), count=15) == list(range(15))
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1, 255, np.nan])
-def test_rows_with_a_number_that_the_first_ones_lack_are_among_them_more_in_one_half(number: float) -> None:
+def test_rows_with_a_number_that_the_first_ones_lack_are_among_them(workers: Workers, number: float) -> None:
     y = 0.5 + np.abs(X[:, :1])
     y[[20, 30, 40, 50]] = number
-    chosen = telling_rows((X, y), 15)
-    assert [row for row in chosen if row >= 15] == [30, 40, 20]
-    assert chosen[6] == 30 and chosen[13:] == [40, 20]
+    found = workers.abreast.run(chosen, data=(X, y), count=15)
+    assert [row for row in found if row >= 15] == [30, 40, 20]
+    assert found[6] == 30 and found[13:] == [40, 20]  # more in one half than in the other
 
 
-def test_rows_that_have_it_themselves_are_kept() -> None:
+def test_rows_that_have_it_themselves_are_kept(workers: Workers) -> None:
     y = np.ones(60, "int32")
     y[[3, 40]] = -1
-    assert telling_rows((y,), 15) == list(range(15))
+    assert workers.abreast.run(chosen, data=(y,), count=15) == list(range(15))
 
 
-def test_at_most_half_of_the_rows_make_way() -> None:
+def test_at_most_half_of_the_rows_make_way(workers: Workers) -> None:
     columns = [np.full(60, 7.0) for _ in range(8)]
     for number, column in enumerate(columns):
         column[20 + number] = -1
-    assert sum(row >= 15 for row in telling_rows(columns, 15)) == 7
+    assert sum(row >= 15 for row in workers.abreast.run(chosen, data=columns, count=15)) == 7
 
 
-def test_rows_of_a_batch_are_telling_ones() -> None:
+def test_rows_of_a_batch_are_telling_ones(workers: Workers) -> None:
     y = np.full(60, 2)
     y[50] = -1
-    assert -1 in HostBatch.of((X, y)).telling_rows(15)[1]
-    assert len(HostBatch.of((X, y)).telling_rows(70)[1]) == 70
+    assert -1 in workers.abreast.run(labels, y=y, count=15)
+    assert len(workers.abreast.run(labels, y=y, count=70)) == 70
 
 
 @pytest.mark.parametrize(
@@ -59,6 +76,6 @@ def test_rows_of_a_batch_are_telling_ones() -> None:
         (np.zeros((200, 100)), set()),
     ],
 )
-def test_marks_are_the_kinds_of_numbers(array: Any, expected: set[Any]) -> None:
-    assert marks((array, None), set()) == expected
-    assert marks((array, None), expected) == set()
+def test_marks_are_the_kinds_of_numbers(workers: Workers, array: Any, expected: set[Any]) -> None:
+    assert workers.abreast.run(kinds, data=(array, None), known=set()) == expected
+    assert workers.abreast.run(kinds, data=(array, None), known=expected) == set()
