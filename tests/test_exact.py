@@ -37,7 +37,7 @@ def _replaced() -> dict[str, Any]:
     import keras
     from keras.src import backend
     from keras.src.losses import loss
-    from keras.src.trainers.trainer import Trainer
+    from keras.src.trainers import trainer
 
     return {
         "reduce_weighted_values": loss.reduce_weighted_values,
@@ -48,7 +48,7 @@ def _replaced() -> dict[str, Any]:
         "dropout": backend.random.dropout,
         "add_loss": keras.layers.Layer.add_loss,
         "losses": keras.layers.Layer.losses.fget,
-        "_compute_loss": Trainer._compute_loss,
+        "_compute_loss": (getattr(trainer, "BaseTrainer", None) or trainer.Trainer)._compute_loss,
         "_get_regularization_losses": keras.layers.Layer._get_regularization_losses,
     }
 

@@ -12,12 +12,13 @@ For backends that run a model once per replica (TensorFlow, PyTorch). After `ins
 The package uses private names of Keras; `tests/test_exact.py` fails when Keras changes them. Imports no framework.
 """
 
+from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
 from abreast.exact.containers import contents_of, refill
-from abreast.exact.dry_run import python_once
+from abreast.exact.dry_run import noting_draws, python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
-from abreast.exact.layers import announce_random, diverging_variables, exchange
+from abreast.exact.layers import announce_drawn, announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
@@ -51,6 +52,7 @@ __all__ = [
     "RowCheck",
     "adds_up",
     "adds_up_in_place",
+    "announce_drawn",
     "announce_python",
     "announce_random",
     "announce_untracked",
@@ -64,12 +66,14 @@ __all__ = [
     "gathering",
     "has_metrics_of_calls",
     "install",
+    "is_in_optimizer",
     "is_inside",
     "is_number",
     "is_users",
     "leaf_metrics",
     "loss_contribution",
     "metrics",
+    "noting_draws",
     "optimizers",
     "other_rows",
     "overrides_step",

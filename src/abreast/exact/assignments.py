@@ -22,16 +22,16 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def assign(variable: Any, value: Any) -> Any:
         running = current()
-        if (
-            running is not None
-            and running.own_step
-            and variable.trainable
-            and not getattr(_thread, "is_in_optimizer", False)
-        ):
+        if running is not None and running.own_step and variable.trainable and not is_in_optimizer():
             running.assigned[id(variable)] = variable
         return plain(variable, value)
 
     return assign
+
+
+def is_in_optimizer() -> bool:
+    """Whether this thread runs an optimizer, whose work is the same on every replica."""
+    return getattr(_thread, "is_in_optimizer", False)
 
 
 def by_optimizer(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def by_optimizer(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def apply(*args: Any, **kwargs: Any) -> Any:
-        before = getattr(_thread, "is_in_optimizer", False)
+        before = is_in_optimizer()
         _thread.is_in_optimizer = True
         try:
             return plain(*args, **kwargs)

@@ -21,10 +21,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
 from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
-from abreast.exact.replica import Replica
+from abreast.exact.replica import Replica, current
 from abreast.exact.users_functions import (
     class_values,
     is_users_class,
@@ -37,6 +38,7 @@ from abreast.exact.users_functions import (
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
+_GLOBAL: tuple[tuple[Any, type], ...] = ((random, random.Random), (np.random, np.random.RandomState))
 _MISSING = object()
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
@@ -91,8 +93,7 @@ def drew() -> bool:
 
 def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
     """Redirect a module's random functions to a private generator, for threads inside `dry_run`; return the plain functions."""
-    names = [each for each in dir(kind) if not each.startswith("_") and each in vars(module)]
-    plain = {each: vars(module)[each] for each in names}
+    plain = _functions(module, kind)
 
     def redirected(each: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
@@ -101,8 +102,37 @@ def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
 
         return draw
 
-    vars(module).update({each: redirected(each) for each in names})
+    vars(module).update({each: redirected(each) for each in plain})
     return module, plain
+
+
+def _functions(module: Any, kind: type) -> dict[str, Any]:
+    """The functions of a module that draw from its global generator, which is of this kind."""
+    return {each: vars(module)[each] for each in dir(kind) if not each.startswith("_") and each in vars(module)}
+
+
+@contextmanager
+def noting_draws() -> Iterator[list[bool]]:
+    """A list that gets an entry for each draw of a replica from Python's or NumPy's global generators: whether it optimizes."""
+    found: list[bool] = []
+
+    def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            if current() is not None:
+                found.append(is_in_optimizer())
+            return plain(*args, **kwargs)
+
+        return draw
+
+    changed = [(module, _functions(module, kind)) for module, kind in _GLOBAL]
+    for module, functions in changed:
+        vars(module).update({name: noting(plain) for name, plain in functions.items()})
+    try:
+        yield found
+    finally:
+        for module, functions in changed:
+            vars(module).update(functions)
 
 
 @contextmanager

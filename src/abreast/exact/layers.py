@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
-from abreast.exact.assignments import assigned_weights
+from abreast.exact.assignments import assigned_weights, is_in_optimizer
 from abreast.exact.dry_run import is_dry_run
 from abreast.exact.members import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
@@ -79,9 +79,12 @@ def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
 
 
 def next_seed(generator: Any, ordered: bool = True) -> Any:
-    """The next seed: replica 0 gets Keras's, the others get different ones. The generators' states stay equal: one is saved."""
+    """The next seed: replica 0 gets Keras's, the others get different ones. The generators' states stay equal: one is saved.
+
+    In an optimizer, all get Keras's: replicas change their weights alike.
+    """
     seed = _plain_next(generator, ordered)
-    running = current()
+    running = None if is_in_optimizer() else current()
     _say_random(running)
     if running is None or running.link.index == 0:
         return seed
@@ -93,7 +96,7 @@ def announced(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def draw(*arguments: Any, **settings: Any) -> Any:
-        _say_random(current())
+        _say_random(None if is_in_optimizer() else current())
         return plain(*arguments, **settings)
 
     return draw
@@ -112,6 +115,20 @@ def announce_random(model: Any) -> None:
         f"{model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as random as on "
         "one device, with other numbers. KERAS_BACKEND=jax draws the numbers of one device",
     )
+
+
+def announce_drawn(model: Any, in_optimizer: Sequence[bool]) -> None:
+    """Warn, once per model, of draws that Keras's generators did not make; each entry: whether an optimizer made it."""
+    if not in_optimizer:
+        return
+    announce_random(model)
+    if any(in_optimizer):
+        warn_once(
+            model,
+            "random weights",
+            f"the optimizer or a constraint of {model.name} draws random numbers without Keras: each replica draws its own, and "
+            "their weights drift apart. keras.random with a SeedGenerator draws the same on all",
+        )
 
 
 def moving_statistics(layer: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from abreast.errors import ModelError
+from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.replica import current
 from abreast.exact.row_check import added_states, settled_states
 from abreast.exact.warn_once import warn_once
@@ -28,7 +29,7 @@ def adds_up_in_place(model: Any, variable: Any) -> bool:
 
 def announce_untracked(model: Any, variable: Any) -> None:
     """Warn of a variable that a replica changes, unless the row check knows it or every replica has the rows of all."""
-    if current() is None or id(variable) in settled_states(model):
+    if current() is None or is_in_optimizer() or id(variable) in settled_states(model):
         return
     warn_once(
         model,

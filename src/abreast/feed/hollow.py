@@ -22,6 +22,7 @@ from abreast.keras_private.data_adapters import (
     asked,
     order_drawn_from,
     replacing_source,
+    start_workers,
 )
 from abreast.stderr import tell_once
 
@@ -151,7 +152,7 @@ def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]],
     enqueuer.executor_fn = pool
     if order["drawn_from"] is not None:
         random.setstate(order["drawn_from"])
-    enqueuer.start()
+    start_workers(adapter)
     order_drawn_from(enqueuer)
     number = adapter.num_batches
 

@@ -24,11 +24,13 @@ from abreast.keras_private.data_adapters import (
     PyDatasetAdapter,
     TFDatasetAdapter,
     TorchDataLoaderAdapter,
+    epoch_of,
+    set_epoch,
 )
 
 _DEEPEST = 4  # objects within objects, and functions that call functions
 _PAIRS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
-_OWN, _ORDER, _BEGUN, _GLOBALS = "own", "order", "begun", "globals"
+_OWN, _ORDER, _BEGUN, _EPOCH, _GLOBALS = "own", "order", "begun", "epoch", "globals"
 
 
 @runtime_checkable
@@ -65,6 +67,8 @@ class SourceState:
         found: dict[str, Any] = {"attributes": saved}
         if isinstance(self._adapter, HasState):
             found[_OWN] = self._adapter._own_state()
+        if (epoch := epoch_of(self._adapter)) is not None:
+            found[_EPOCH] = epoch
         if isinstance(self._adapter, TFDatasetAdapter):
             found[_BEGUN] = num_begun(self._adapter.get_tf_dataset())
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
@@ -134,9 +138,11 @@ class SourceState:
 
 
 def write_counts(adapter: Any, saved: Mapping[str, Any]) -> None:
-    """Put back the counts of an adapter of ours; callbacks may read them before an epoch begins."""
+    """Put back the counts of an adapter; callbacks may read those of ours before an epoch begins."""
     if isinstance(adapter, HasState):
         adapter._set_own_state(saved[_OWN])
+    if _EPOCH in saved:
+        set_epoch(adapter, saved[_EPOCH])
 
 
 class _Holder:

@@ -1,6 +1,7 @@
 """Keras's data adapters and their helpers.
 
-`super_batch_iterator` came with 3.16, where Keras on JAX asks for several batches at once; it is None before.
+`super_batch_iterator` came with 3.16, where Keras on JAX asks for several batches at once; it is None before. Since 3.16, the
+order of an epoch is drawn from the number of the epoch, which the adapter counts; before that, from random generators.
 
 `registry` is the module in which Keras looks up `get_data_adapter`; `checking` replaces the function there, so call it through
 `registry`.
@@ -38,6 +39,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
+from abreast.keras_private.modules import KERAS
+
 __all__ = [
     "NUM_BATCHES_FOR_TENSOR_SPEC",
     "ArrayDataAdapter",
@@ -51,6 +54,7 @@ __all__ = [
     "array_order",
     "array_reader",
     "asked",
+    "epoch_of",
     "fix_start_method",
     "get_torch_dataloader",
     "note_orders",
@@ -59,9 +63,11 @@ __all__ = [
     "places_and_rows",
     "registry",
     "replacing_source",
+    "set_epoch",
     "skipping",
     "skips_of",
     "source_of",
+    "start_workers",
     "stored_rows",
     "super_batch_iterator",
     "train_validation_split",
@@ -273,6 +279,8 @@ class _NotingPool:
 
 def order_drawn_from(enqueuer: Any) -> Any:
     """Python's random state from which an enqueuer draws the present order; None without an order. Waits for the draw."""
+    if hasattr(enqueuer, "epoch"):  # it draws the order from this number
+        return None
     thread, end = enqueuer.run_thread, time.monotonic() + _DRAW_SECONDS
     while thread is not None and enqueuer.shuffle and enqueuer.py_dataset.num_batches is not None:
         if (found := vars(thread).get(_DRAWN_FROM)) is not None:
@@ -284,6 +292,24 @@ def order_drawn_from(enqueuer: Any) -> Any:
 
 
 _DRAW_SECONDS = 10.0
+_EPOCH = "_epoch"  # an attribute of an adapter since Keras 3.16
+
+
+def epoch_of(adapter: Any) -> int | None:
+    """The number of the epoch that gives the order of an adapter of Keras; None if it has none."""
+    return vars(adapter).get(_EPOCH) if type(adapter).__module__.startswith(KERAS) else None
+
+
+def set_epoch(adapter: Any, epoch: int) -> None:
+    """Set a result of `epoch_of`."""
+    vars(adapter)[_EPOCH] = epoch
+
+
+def start_workers(adapter: Any) -> None:
+    """Start the workers of a `PyDataset`."""
+    epoch = epoch_of(adapter)
+    adapter.enqueuer.start(*([] if epoch is None else [epoch]))
+
 
 super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)
 

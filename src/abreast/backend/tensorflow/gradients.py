@@ -22,6 +22,7 @@ from abreast.backend.tensorflow.variables import Variables, accumulating, accumu
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
+_DRAWING = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle"}
 _ARE_SUMS = ContextVar("whether the gradients that an optimizer gets are sums already", default=False)
 
 
@@ -63,8 +64,12 @@ class SharedGradients:
             plain(grads, trainable_variables)
             return
         sums = self._sums(turns, optimizer, grads, trainable_variables)
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
         with _python_once(optimizer), _sums_are_made():
             plain(sums, trainable_variables)
+        drawn = [each for each in graph.get_operations()[before:] if each.type in _DRAWING]
+        exact.announce_drawn(self._model, [True] * len(drawn) * (turns.reach.total > 1))
 
     def _apply_gradients(self, turns: Turns, optimizer: Any, plain: Callable[[Any], Any], grads_and_vars: Any) -> Any:
         """The user's own `apply_gradients`, which may clip: it gets the sums, and passes them to `apply`."""

@@ -27,6 +27,7 @@ from abreast.backend.tensorflow.summaries import Summaries
 from abreast.backend.tensorflow.turns import TurnLink, Turns
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import ModelError
+from abreast.keras_private.tensorflow import FIRST_ROWS_ARE_KNOWN
 
 
 @dataclass
@@ -58,7 +59,8 @@ class Program:
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self._adds_up = kind != "predict" or exact.has_metrics_of_calls(model)
-        self.num_traces = 0
+        self.num_traces = self._first_rows = 0
+        self._is_noted = False
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         self._traces: dict[tuple[str, tuple[int, ...]], tuple[list[Any], Any]] = {}
@@ -70,8 +72,8 @@ class Program:
         if self.model.run_eagerly:
             with AT_WORK, self.variables.turn():
                 self.variables.work(adds_up=self._adds_up)
-                return self._step(staged.structure, counts, tensors)
-        fixed = staged.counts if self.reach.processes is None and _are_fixed(staged.counts, expected) else ()
+                return self._eager_step(staged.structure, counts, tensors)
+        fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
         kind = str(staged.structure), fixed
         specs, function = self._traces.get(kind, (expected, None))
         if function is None or not _accept(specs, staged.shards):
@@ -85,6 +87,14 @@ class Program:
                 if _OTHER_ROWS not in str(error):
                     raise
                 raise exact.other_rows() from None
+
+    def _knows_rows(self, counts: tuple[int, ...], expected: list[Any]) -> bool:
+        """Whether plain Keras knows the number of rows when it traces a step: it then weights losses of outputs by it."""
+        if self.reach.processes is not None or min(counts) == 0:
+            return False
+        self._first_rows = self._first_rows or sum(counts)
+        is_first = FIRST_ROWS_ARE_KNOWN and self.model.steps_per_execution == 1 and sum(counts) == self._first_rows
+        return is_first or _are_fixed(sum(counts), expected)
 
     def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> tuple[list[Any], Any]:
         """The specs of a batch, and the step as a graph. `fixed`: the rows of each replica if all batches have the same."""
@@ -110,6 +120,15 @@ class Program:
             if num_replicas > 1 and _calls_python(function.graph):
                 exact.announce_python(self.model)
         return specs, function
+
+    def _eager_step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
+        if self._is_noted or self.reach.total == 1:
+            return self._step(structure, counts, tensors)
+        self._is_noted = True
+        with exact.noting_draws() as found:
+            result = self._step(structure, counts, tensors)
+        exact.announce_drawn(self.model, found)
+        return result
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):
@@ -303,16 +322,12 @@ def _counts(counts: tuple[int, ...]) -> Any:
         return tf.constant(counts, tf.int32)
 
 
-def _are_fixed(counts: tuple[int, ...], expected: list[Any]) -> bool:
+def _are_fixed(rows: int, expected: list[Any]) -> bool:
     """Whether each batch of a source has this number of rows, as `batch(n, drop_remainder=True)` of `tf.data` promises.
 
     The step may then read it from the static shape of a tensor, as with plain Keras.
     """
-    return (
-        bool(expected)
-        and min(counts) > 0
-        and all(spec.shape.rank and spec.shape[0] == sum(counts) for spec in expected)
-    )
+    return bool(expected) and all(spec.shape.rank and spec.shape[0] == rows for spec in expected)
 
 
 def _accept(specs: list[Any], shards: list[list[Any]]) -> bool:

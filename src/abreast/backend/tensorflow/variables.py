@@ -68,7 +68,7 @@ def install() -> None:
 
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
-        if _entered is not None and exact.is_inside() and self.name != _OF_SEEDS:
+        if _entered is not None and exact.is_inside() and (self.name != _OF_SEEDS or exact.is_in_optimizer()):
             _entered.take_in(self)
         with _by_keras():
             plain(self, value)

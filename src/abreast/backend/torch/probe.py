@@ -20,6 +20,24 @@ from abreast.backend.torch.buffers import Buffers
 from abreast.keras_private.torch import TorchModuleWrapper
 
 
+class NotedDraws(TorchDispatchMode):
+    """Adds an entry to `found` for each operation of this thread that moves PyTorch's generators: see `exact.noting_draws`."""
+
+    def __init__(self, found: list[bool]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._found = found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
+            return func(*args, **kwargs)
+        before = seeds.read_torch()
+        result = func(*args, **kwargs)
+        if not seeds.are_alike(before, seeds.read_torch()):
+            self._found.append(exact.is_in_optimizer())
+        return result
+
+
 class _Operations(TorchDispatchMode):
     """Notes operations of this thread that may draw random numbers (with some arguments they draw none) or read values."""
 
@@ -112,9 +130,7 @@ class TorchProbe:
             seeds.write_torch(self._drawn)
 
     def drew(self) -> bool:
-        on_cpu, on_gpus = self._drawn
-        now = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if on_gpus else [])]
-        return self._operations.draw and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
+        return self._operations.draw and not seeds.are_alike(self._drawn, seeds.read_torch())
 
     def reads_values(self) -> bool:
         return self._operations.read_values

@@ -47,6 +47,11 @@ def read_torch() -> TorchState:
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
 
+def are_alike(one: TorchState, other: TorchState) -> bool:
+    """Whether two states are equal. Generators of GPUs that one of them lacks do not count."""
+    return torch.equal(one[0], other[0]) and all(map(torch.equal, one[1], other[1]))
+
+
 def write_torch(state: TorchState) -> None:
     on_cpu, on_gpus = state
     torch.set_rng_state(on_cpu)

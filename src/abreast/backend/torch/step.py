@@ -21,6 +21,7 @@ from abreast import exact, users_line
 from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
+from abreast.backend.torch.probe import NotedDraws
 from abreast.backend.torch.sums import Gradients, State
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -42,13 +43,22 @@ class ReplicaStep:
         self.buffers = Buffers(model, global_batch_norm)
         self._state = State(model, link, self.buffers)
         self._optimizer = getattr(model, "optimizer", None)
-        self.holds_gradients = False
+        self.holds_gradients = self._is_noted = False
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
         self.relations: exact.Relations | None = None
         self._metrics_are_last: bool | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """Run one optimizer step; return the logs of a user's own `train_step` or `compute_metrics`, else None."""
+        if self._is_noted or len(counts) == 1:
+            return self._train_on(shard, counts)
+        self._is_noted = True
+        with exact.noting_draws() as found, nullcontext() if self.forward.is_compiled else NotedDraws(found):
+            logs = self._train_on(shard, counts)
+        exact.announce_drawn(self.model, found)
+        return logs
+
+    def _train_on(self, shard: Any, counts: Sequence[int]) -> Any:
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
         with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
             if running.own_step:
@@ -194,7 +204,8 @@ class _Forward(torch.nn.Module):
         self.model = model
         self.takes_training = model._call_has_training_arg
         modules = (module for layer in model._flatten_layers() for module in layer.modules())
-        if model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules):
+        self.is_compiled = model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules)
+        if self.is_compiled:
             keep_out_of_graphs()
             batch_norm.allow_tracing()
         self.call = torch.compile(model) if model.jit_compile else model
