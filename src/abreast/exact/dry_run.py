@@ -38,6 +38,7 @@ from abreast.exact.users_functions import (
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
+_NO_DRAWS = {"seed", "getstate", "setstate", "get_state", "set_state"}
 _GLOBAL: tuple[tuple[Any, type], ...] = ((random, random.Random), (np.random, np.random.RandomState))
 _MISSING = object()
 _MOST_OBJECTS = 100_000
@@ -127,7 +128,7 @@ def noting_draws() -> Iterator[list[bool]]:
 
     changed = [(module, _functions(module, kind)) for module, kind in _GLOBAL]
     for module, functions in changed:
-        vars(module).update({name: noting(plain) for name, plain in functions.items()})
+        vars(module).update({name: noting(plain) for name, plain in functions.items() if name not in _NO_DRAWS})
     try:
         yield found
     finally:
