@@ -63,8 +63,12 @@ def is_sum(layer: Any) -> bool:
 
 
 def _counted_whole(running: Replica, loss: Any) -> Any:
-    """A loss divided by `running.weight`: the later multiplication by the weight restores the sum over this replica's rows."""
-    return ops.divide_no_nan(loss, ops.cast(running.weight, loss.dtype))
+    """A loss divided by `running.weight`: the later multiplication by the weight restores the sum over this replica's rows.
+
+    Without rows, the weight is 0. (On PyTorch, Keras 3.13's `divide_no_nan` has the gradient NaN there.)
+    """
+    weight = ops.cast(running.weight, loss.dtype)
+    return loss / ops.where(ops.equal(weight, 0), ops.ones_like(weight), weight)
 
 
 def clear_losses(layer: Any) -> None:
