@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import skip_if_older_keras_reads_ahead
 
 
 class _Bodies:
@@ -55,6 +56,7 @@ def test_nothing_is_read_between_epochs(workers: Workers) -> None:
 
 
 def test_an_error_of_the_source_is_raised_at_its_step(workers: Workers) -> None:
+    skip_if_older_keras_reads_ahead(workers.backend)
     end = workers.abreast.run(bodies.source_raises, at=4)
     assert (end["error"], end["steps"], end["threads"]) == ("ValueError: bad file 4", 4, [])
     assert "rows_that_raise" in end["functions"]
@@ -82,6 +84,7 @@ def test_stopping_early_ends_the_workers_of_a_dataset(workers: Workers) -> None:
 
 
 def test_a_batch_over_the_budget_is_not_staged_and_is_reported(workers: Workers) -> None:
+    skip_if_older_keras_reads_ahead(workers.backend)
     end = workers.abreast.run(bodies.small_budget)
     assert end["finite"]
     assert max(end["ahead"][2:]) == 0  # Keras itself looks at two of a generator

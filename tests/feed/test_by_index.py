@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import skip_without_grain
 
 
 class _Bodies:
@@ -62,6 +63,7 @@ def test_a_restart_is_not_told_what_processes_read(workers: Workers) -> None:
 
 @pytest.mark.in_turn
 def test_the_parts_of_a_data_set_of_grain_are_what_one_process_reads(workers: Workers) -> None:
+    skip_without_grain()
     batched, dropped, repeated = workers.abreast.run(bodies.grain_datasets)
     assert batched == {**as_one([8, 8, 6]), "digests": 3}
     assert dropped == {**as_one([8, 8]), "digests": 2}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import skip_without_grain
 
 
 class _Bodies:
@@ -144,8 +145,8 @@ def test_what_a_tf_data_pipeline_loses_is_said(workers: Workers, how: str, words
     assert note.splitlines()[1].startswith(words)
 
 
-@pytest.mark.skipif(not find_spec("grain"), reason="without Grain")
 def test_grain_goes_on_and_reads_its_numbered_batches_only(workers: Workers) -> None:
+    skip_without_grain()
     found = workers.abreast.run(bodies.grain_data, how="numbered", nums=[2, 3])
     assert [[exact, note is None] for exact, _, note in found] == [[True, True], [True, False]]
     [[exact, _, note]] = workers.abreast.run(bodies.grain_data, how="filtered", nums=[2])

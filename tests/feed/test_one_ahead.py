@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Worker, Workers
+from tests.harness.installed import skip_if_older_keras_reads_ahead
 
 _as_on_a_gpu: Any = SimpleNamespace(__module__="tests.feed.one_ahead_bodies", __name__="as_on_a_gpu")
 
@@ -58,6 +59,7 @@ def test_sources_are_read_as_keras_reads_them_on_a_gpu(jax: Workers, name: str) 
 
 def test_this_differs_from_a_cpu(jax: Workers) -> None:
     """Else the tests above would show nothing."""
+    skip_if_older_keras_reads_ahead("jax")
     on_a_cpu: Any = SimpleNamespace(__module__="tests.feed.one_ahead_bodies", __name__="first_batches")
     on_a_gpu = run(jax.plain, "first_batches", devices=0)
     assert jax.plain.run(on_a_cpu, devices=0) == [2, 4, 8, 1] * 2

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import skip_if_older_keras_reads_ahead
 
 
 class _Bodies:
@@ -27,6 +28,7 @@ def reads_as_it_steps(workers: Workers) -> bool:
 
 def test_a_generator_for_training_and_validation_gives_each_its_batches(workers: Workers) -> None:
     """Keras looks at two batches when it opens a source: at that of validation after the first epoch."""
+    skip_if_older_keras_reads_ahead(workers.backend)
     expected = {"loss": [[0, 1, 2, 3], [6, 7, 8, 9]], "val_loss": [[4, 5], [4, 5]]}
     assert workers.abreast.run(bodies.one_generator, devices=2) == expected
     if reads_as_it_steps(workers):
@@ -53,6 +55,7 @@ def test_random_draws_of_opening_a_source_change_later_shuffles_as_with_keras(wo
 
 @pytest.mark.parametrize("generator", [False, True], ids=["data set", "generator"])
 def test_a_source_sees_changes_by_a_callback_on_batches(workers: Workers, generator: bool) -> None:
+    skip_if_older_keras_reads_ahead(workers.backend)
     found = workers.abreast.run(bodies.curriculum, devices=2, generator=generator)
     assert found["batches"] == list(range(1 if generator else 0, 8))  # 1 + 1 = 2: two batches before the first step
     assert "reading ahead is off: After acts on batches" in found["said"]
@@ -63,6 +66,7 @@ def test_a_source_sees_changes_by_a_callback_on_batches(workers: Workers, genera
 
 
 def test_a_source_sees_changes_by_a_step_in_python(workers: Workers) -> None:
+    skip_if_older_keras_reads_ahead(workers.backend)
     found = workers.abreast.run(bodies.counting_step, devices=1)
     assert found["batches"] == list(range(8))
     assert "reading ahead is off: Counts.train_step acts on batches" in found["said"]
