@@ -94,7 +94,8 @@ class HostBatch:
     def telling_rows(self, count: int) -> Any:
         """`count` rows that this process holds: the first ones, and some that differ from those (see `telling_rows.py`)."""
         here = self.rows if self.held is None else len(self.held)
-        return self._at(telling_rows(self.data, count)) if count < here else self.first_rows(count)
+        chosen = telling_rows(self.data, min(count, here))
+        return self.first_rows(count) if chosen == list(range(len(chosen))) else self._at(chosen)
 
     def marks(self, known: set[Mark]) -> set[Mark]:
         """The kinds of numbers in the rows that this process holds, without the known ones."""
