@@ -54,6 +54,7 @@ _LEFT_OUT = frozenset(
             "_build_shapes_dict",
             "_initial_epoch",
             "_trainable_variables_indices",
+            "_weight_decay_by_var_key",  # since Keras 3.16, by identity of the variable
         ),
         *(
             "_call_has_context_arg",

@@ -16,12 +16,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
 
+import keras
 import numpy as np
 from keras.src import tree
 from keras.src.trainers import data_adapters as registry
@@ -40,6 +41,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 from abreast.keras_private.modules import KERAS
+from abreast.replacing import replaced
 
 __all__ = [
     "NUM_BATCHES_FOR_TENSOR_SPEC",
@@ -57,6 +59,7 @@ __all__ = [
     "epoch_of",
     "fix_start_method",
     "get_torch_dataloader",
+    "in_first_epoch",
     "note_orders",
     "of_other_source",
     "order_drawn_from",
@@ -296,13 +299,25 @@ _EPOCH = "_epoch"  # an attribute of an adapter since Keras 3.16
 
 
 def epoch_of(adapter: Any) -> int | None:
-    """The number of the epoch that gives the order of an adapter of Keras; None if it has none."""
-    return vars(adapter).get(_EPOCH) if type(adapter).__module__.startswith(KERAS) else None
+    """The number of the epoch that gives the order of an adapter of Keras; None if it has none.
+
+    On TensorFlow, the order of arrays is that of the first epoch in all.
+    """
+    if not type(adapter).__module__.startswith(KERAS) or (
+        isinstance(adapter, ArrayDataAdapter) and keras.backend.backend() == "tensorflow"
+    ):
+        return None
+    return vars(adapter).get(_EPOCH)
 
 
 def set_epoch(adapter: Any, epoch: int) -> None:
     """Set a result of `epoch_of`."""
     vars(adapter)[_EPOCH] = epoch
+
+
+def in_first_epoch(adapter: Any) -> AbstractContextManager[None]:
+    """Inside, an adapter makes for TensorFlow the pipeline of its first epoch: since 3.16, all epochs have its order."""
+    return replaced(adapter, _EPOCH, 0) if _EPOCH in vars(adapter) else nullcontext()
 
 
 def start_workers(adapter: Any) -> None:

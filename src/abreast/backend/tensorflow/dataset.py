@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import tree
 from tensorflow.python.eager import context
 
-from abreast.keras_private.data_adapters import Skips
+from abreast.keras_private.data_adapters import Skips, in_first_epoch
 
 _UNSEEDED = (
     "TensorFlow shuffled these arrays without a seed: the rest of this epoch has another order, with rows that were there "
@@ -44,7 +44,8 @@ def arrays_after(adapter: Any, skips: Skips) -> Any:
 
     owner.zip = staticmethod(rest)  # Keras calls it with two datasets: the places of each batch's rows, and the arrays
     try:
-        dataset = adapter.get_tf_dataset()
+        with in_first_epoch(adapter):
+            dataset = adapter.get_tf_dataset()
     finally:
         owner.zip = plain
     if adapter._shuffle and context.global_seed() is None:
