@@ -307,7 +307,8 @@ def epoch_of(adapter: Any) -> int | None:
         isinstance(adapter, ArrayDataAdapter) and keras.backend.backend() == "tensorflow"
     ):
         return None
-    return vars(adapter).get(_EPOCH)
+    epoch: int | None = vars(adapter).get(_EPOCH)
+    return epoch
 
 
 def set_epoch(adapter: Any, epoch: int) -> None:
