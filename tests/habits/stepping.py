@@ -1,4 +1,4 @@
-"""`Stepping`: a small model for steps of one's own, which take gradients on TensorFlow and on PyTorch alike. Imports Keras."""
+"""Small models for steps of one's own, which take gradients on TensorFlow and on PyTorch alike. Imports Keras."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ class Stepping(keras.Model):  # type: ignore[misc]  # Keras has no types
 
         with torch.no_grad():
             optimizer.apply(gradients, self.trainable_weights)
+
+
+class Labelled(Stepping):
+    """The loss is a mean over the rows with a label: -1 and NaN are none."""
+
+    def squares(self, x: Any, y: Any) -> Any:
+        known = ops.cast(ops.logical_and(y != -1, ~ops.isnan(y)), "float32")
+        far = ops.square(self(x, training=True) - ops.nan_to_num(y))
+        return ops.sum(known * far) / ops.sum(known)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        return {"loss": self.descend(x, y, self.optimizer)}

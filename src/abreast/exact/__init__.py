@@ -15,10 +15,10 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
 from abreast.exact.containers import contents_of, refill
-from abreast.exact.dry_run import noting_draws, python_once
+from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
-from abreast.exact.layers import announce_drawn, announce_random, diverging_variables, exchange
+from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
@@ -56,6 +56,7 @@ __all__ = [
     "announce_python",
     "announce_random",
     "announce_untracked",
+    "announcing_draws",
     "check_layers",
     "check_outputs",
     "contents_of",
@@ -73,7 +74,6 @@ __all__ = [
     "leaf_metrics",
     "loss_contribution",
     "metrics",
-    "noting_draws",
     "optimizers",
     "other_rows",
     "overrides_step",

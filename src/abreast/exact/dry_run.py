@@ -2,15 +2,13 @@
 
 Inside `dry_run(model)`, Keras's random functions return numbers that are the same for every row: a dropout keeps all, a normal
 returns its mean. BatchNormalization uses its moving statistics as the moments of the batch. Assignments to Keras's variables stay
-in a scope. This thread draws from private generators in place of Python's and NumPy's global ones; a source in another thread
-continues with the global ones. The backend restores the framework's generators and state that Keras does not see.
-Imports no framework.
+in a scope. This thread draws from private generators (`global_draws.py`). The backend restores the framework's generators and
+state that Keras does not see. Imports no framework.
 """
 
 from __future__ import annotations
 
 import functools
-import random
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -21,11 +19,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from abreast.exact.assignments import is_in_optimizer
+from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
 from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
-from abreast.exact.replica import Replica, current
+from abreast.exact.replica import Replica
 from abreast.exact.users_functions import (
     class_values,
     is_users_class,
@@ -38,8 +36,6 @@ from abreast.exact.users_functions import (
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
-_NO_DRAWS = {"seed", "getstate", "setstate", "get_state", "set_state"}
-_GLOBAL: tuple[tuple[Any, type], ...] = ((random, random.Random), (np.random, np.random.RandomState))
 _MISSING = object()
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
@@ -69,71 +65,12 @@ def dry_run(model: Any) -> Iterator[Snapshot]:
     _install()
     snapshot = Snapshot(model)
     _thread.is_dry_run = True
-    rewind_generators()
-    changed = [_redirect(random, random.Random, "python"), _redirect(np.random, np.random.RandomState, "numpy")]
     try:
-        yield snapshot
+        with global_draws.redirected():
+            yield snapshot
     finally:
         _thread.is_dry_run = False
-        for module, functions in changed:
-            vars(module).update(functions)
         snapshot.put_back()
-
-
-def rewind_generators() -> None:
-    """Reset the generators that replace Python's and NumPy's inside `dry_run`."""
-    _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
-
-
-def drew() -> bool:
-    """Whether anything in this thread drew from Python's or NumPy's generators since `rewind_generators`."""
-    now, fresh = (each.get_state(legacy=False)["state"] for each in (_thread.numpy, np.random.RandomState(0)))
-    is_numpy_moved = now["pos"] != fresh["pos"] or not np.array_equal(now["key"], fresh["key"])
-    return is_numpy_moved or bool(_thread.python.getstate() != random.Random(0).getstate())
-
-
-def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
-    """Redirect a module's random functions to a private generator, for threads inside `dry_run`; return the plain functions."""
-    plain = _functions(module, kind)
-
-    def redirected(each: str) -> Callable[..., Any]:
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            function = getattr(getattr(_thread, name), each) if is_dry_run() else plain[each]
-            return function(*args, **kwargs)
-
-        return draw
-
-    vars(module).update({each: redirected(each) for each in plain})
-    return module, plain
-
-
-def _functions(module: Any, kind: type) -> dict[str, Any]:
-    """The functions of a module that draw from its global generator, which is of this kind."""
-    return {each: vars(module)[each] for each in dir(kind) if not each.startswith("_") and each in vars(module)}
-
-
-@contextmanager
-def noting_draws() -> Iterator[list[bool]]:
-    """A list that gets an entry for each draw of a replica from Python's or NumPy's global generators: whether it optimizes."""
-    found: list[bool] = []
-
-    def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(plain)
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            if current() is not None:
-                found.append(is_in_optimizer())
-            return plain(*args, **kwargs)
-
-        return draw
-
-    changed = [(module, _functions(module, kind)) for module, kind in _GLOBAL]
-    for module, functions in changed:
-        vars(module).update({name: noting(plain) for name, plain in functions.items() if name not in _NO_DRAWS})
-    try:
-        yield found
-    finally:
-        for module, functions in changed:
-            vars(module).update(functions)
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact import global_draws
 from abreast.exact.assignments import assigned_weights, is_in_optimizer
 from abreast.exact.dry_run import is_dry_run
 from abreast.exact.members import leaf_metrics
@@ -84,7 +86,7 @@ def next_seed(generator: Any, ordered: bool = True) -> Any:
     In an optimizer, all get Keras's: replicas change their weights alike.
     """
     seed = _plain_next(generator, ordered)
-    running = None if is_in_optimizer() else current()
+    running = _drawing_apart()
     _say_random(running)
     if running is None or running.link.index == 0:
         return seed
@@ -96,10 +98,15 @@ def announced(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def draw(*arguments: Any, **settings: Any) -> Any:
-        _say_random(None if is_in_optimizer() else current())
+        _say_random(_drawing_apart())
         return plain(*arguments, **settings)
 
     return draw
+
+
+def _drawing_apart() -> Replica | None:
+    """The running replica, whose random numbers are its own; None in an optimizer, where those of all are the same."""
+    return None if is_in_optimizer() else current()
 
 
 def _say_random(running: Replica | None) -> None:
@@ -115,6 +122,14 @@ def announce_random(model: Any) -> None:
         f"{model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as random as on "
         "one device, with other numbers. KERAS_BACKEND=jax draws the numbers of one device",
     )
+
+
+@contextmanager
+def announcing_draws(model: Any) -> Iterator[list[bool]]:
+    """Announce the draws of a model's replicas inside, from global generators; a backend may add those of its framework."""
+    with global_draws.noted() as found:
+        yield found
+    announce_drawn(model, found)
 
 
 def announce_drawn(model: Any, in_optimizer: Sequence[bool]) -> None:

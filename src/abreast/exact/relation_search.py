@@ -13,7 +13,8 @@ import numpy as np
 from keras import tree
 
 from abreast.exact.calls import FullRun, PartRun, PerturbedRun
-from abreast.exact.dry_run import drew, dry_run, rewind_generators
+from abreast.exact.dry_run import dry_run
+from abreast.exact.global_draws import drew, rewind_generators
 from abreast.exact.members import leaf_metrics, name_of_owner, optimizers
 from abreast.exact.probe import Probe
 from abreast.exact.relations import Relations

@@ -90,15 +90,16 @@ class RowCheck:
         # Otherwise `evaluate` and `predict` run the same code.
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
-        if key not in checked or not self._marks <= checked[key].marks:
+        known = checked.get(key)
+        if known is None or not self._marks <= known.marks:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
-            checked[key] = _Checked(found, self._marks | (checked[key].marks if key in checked else set()))
+            known = checked[key] = _Checked(found, self._marks | (set() if known is None else known.marks))
             _found.setdefault(self._model, Relations()).add(found)
-        _say(self._kind, self._model, checked[key].found, own)
+        _say(self._kind, self._model, known.found, own)
 
     def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
         model = self._model

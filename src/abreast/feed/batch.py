@@ -76,6 +76,11 @@ class HostBatch:
         """A checksum of some rows of each array, the same in all processes that read this batch."""
         return digest(evenly_spaced(self.data, self.rows), self.rows) if self.digest is None else self.digest
 
+    @property
+    def rows_here(self) -> int:
+        """The number of rows that this process holds."""
+        return self.rows if self.held is None else len(self.held)
+
     def cut(self, num_devices: int) -> list[Any]:
         """One shard per device, as views. A device without rows gets the first row as a stand-in (see `Shares`)."""
         return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
@@ -88,13 +93,12 @@ class HostBatch:
 
     def first_rows(self, count: int) -> Any:
         """The first `count` rows that this process holds, repeated if it holds fewer."""
-        here = self.rows if self.held is None else len(self.held)
+        here = self.rows_here
         return self._at(slice(count) if count <= here else [row % here for row in range(count)])
 
     def telling_rows(self, count: int) -> Any:
         """`count` rows that this process holds: the first ones, and some that differ from those (see `telling_rows.py`)."""
-        here = self.rows if self.held is None else len(self.held)
-        chosen = telling_rows(self.data, min(count, here))
+        chosen = telling_rows(self.data, min(count, self.rows_here))
         return self.first_rows(count) if chosen == list(range(len(chosen))) else self._at(chosen)
 
     def marks(self, known: set[Mark]) -> set[Mark]:

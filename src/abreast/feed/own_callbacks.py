@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from abreast.keras_private.modules import module_of
+from abreast.keras_private.modules import is_keras_or_ours, module_of
 
 _TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _OTHER_HOOKS = ("on_test_batch_begin", "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end")
@@ -44,10 +44,6 @@ def _acts_on_batches(callback: Any) -> bool:
 def _is_users(callback: Any, name: str) -> bool:
     """Whether a hook runs code from outside Keras and abreast."""
     if name in vars(callback):  # a LambdaCallback stores its functions as attributes
-        return not _is_known(module_of(vars(callback)[name]))
+        return not is_keras_or_ours(module_of(vars(callback)[name]))
     owner = next((kind for kind in type(callback).__mro__ if name in vars(kind)), None)
-    return owner is not None and not _is_known(owner.__module__)
-
-
-def _is_known(module: str | None) -> bool:
-    return str(module).partition(".")[0] in ("keras", "abreast")
+    return owner is not None and not is_keras_or_ours(owner.__module__)

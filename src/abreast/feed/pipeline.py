@@ -40,8 +40,7 @@ class Taken(Generic[Staged]):
     @property
     def is_whole(self) -> bool:
         """Whether this process holds all rows of the global batch."""
-        held = self.host.held
-        return self.counts is None and (held is None or len(held) == self.host.rows)
+        return self.counts is None and self.host.rows_here == self.host.rows
 
 
 class BatchPipeline(Generic[Staged]):

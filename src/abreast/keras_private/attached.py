@@ -1,4 +1,4 @@
-"""What Keras attaches to a tensor: its mask, and on TensorFlow the logits behind a softmax or a sigmoid.
+"""The mask that Keras attaches to a tensor, and on TensorFlow the logits behind a softmax or a sigmoid.
 
 Keras's crossentropies on TensorFlow compute from the logits instead of the probabilities. They find them by an attribute of the
 probabilities, or by the operation that made these (`keras.src.backend.tensorflow.nn` of Keras 3.13 to 3.16). Up to 3.15

@@ -17,3 +17,8 @@ def module_of(written: Any) -> str:
     """
     names = getattr(getattr(written, "__func__", written), "__globals__", None)
     return str((getattr(written, "__module__", None) if names is None else names.get("__name__")) or "")
+
+
+def is_keras_or_ours(module: str) -> bool:
+    """Whether a module belongs to Keras or abreast."""
+    return module.partition(".")[0] in ("keras", "abreast")

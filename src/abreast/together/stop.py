@@ -19,7 +19,7 @@ import keras
 
 from abreast.backend.contract import Job
 from abreast.keras_private.callback_lists import called_at_once
-from abreast.keras_private.modules import module_of
+from abreast.keras_private.modules import is_keras_or_ours, module_of
 from abreast.stderr import tell_once
 
 _FLAG = "stop_training"
@@ -106,17 +106,13 @@ def _functions(callback: Any) -> Iterator[tuple[str, FunctionType]]:
             while isinstance(function, functools.partial):
                 function = function.func
             function = getattr(function, "__func__", function)
-            if isinstance(function, FunctionType) and not _is_known(module_of(function)):
+            if isinstance(function, FunctionType) and not is_keras_or_ours(module_of(function)):
                 yield name, function
 
 
 def _names_flag(code: CodeType) -> bool:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
     return _FLAG in (*code.co_names, *code.co_consts) or any(map(_names_flag, inner))
-
-
-def _is_known(module: Any) -> bool:
-    return str(module).partition(".")[0] in ("keras", "abreast")
 
 
 class _Flag:
@@ -143,11 +139,11 @@ class _Flag:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_name == "__setattr__":
             frame = frame.f_back
-        self._of_keras[model] = frame is not None and _is_known(frame.f_globals.get("__name__"))
+        self._of_keras[model] = frame is not None and is_keras_or_ours(str(frame.f_globals.get("__name__")))
 
 
 def _is_fit(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "fit" and _is_known(frame.f_globals.get("__name__"))
+    return frame.f_code.co_name == "fit" and is_keras_or_ours(str(frame.f_globals.get("__name__")))
 
 
 @functools.cache

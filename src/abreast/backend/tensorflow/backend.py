@@ -320,6 +320,11 @@ class TensorFlowBackend:
         )
 
 
+def _specs_of(dataset: Any) -> list[Any]:
+    """The specs of a data set's arrays, without those of values that are no arrays."""
+    return [spec for spec in tree.flatten(getattr(dataset, "element_spec", ())) if hasattr(spec, "shape")]
+
+
 def _related(model: Any) -> str:
     related = exact.related_rows(model)
     return "" if related is None else related.steps_part()
@@ -401,8 +406,3 @@ def _announce_end(model: Any) -> None:
 
 
 BACKEND = TensorFlowBackend()
-
-
-def _specs_of(dataset: Any) -> list[Any]:
-    """The specs of a data set's arrays, without those of values that are no arrays."""
-    return [spec for spec in tree.flatten(getattr(dataset, "element_spec", ())) if hasattr(spec, "shape")]

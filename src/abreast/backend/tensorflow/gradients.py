@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from abreast import exact
+from abreast.backend.tensorflow.operations import draws_without_seed
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer
 from abreast.backend.tensorflow.turns import Turns
@@ -22,7 +23,6 @@ from abreast.backend.tensorflow.variables import Variables, accumulating, accumu
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
-_DRAWING = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "RandomShuffle"}
 _ARE_SUMS = ContextVar("whether the gradients that an optimizer gets are sums already", default=False)
 
 
@@ -64,12 +64,8 @@ class SharedGradients:
             plain(grads, trainable_variables)
             return
         sums = self._sums(turns, optimizer, grads, trainable_variables)
-        graph = tf.compat.v1.get_default_graph()
-        before = len(graph.get_operations())
-        with _python_once(optimizer), _sums_are_made():
+        with self._working(turns, optimizer):
             plain(sums, trainable_variables)
-        drawn = [each for each in graph.get_operations()[before:] if each.type in _DRAWING]
-        exact.announce_drawn(self._model, [True] * len(drawn) * (turns.reach.total > 1))
 
     def _apply_gradients(self, turns: Turns, optimizer: Any, plain: Callable[[Any], Any], grads_and_vars: Any) -> Any:
         """The user's own `apply_gradients`, which may clip: it gets the sums, and passes them to `apply`."""
@@ -81,8 +77,20 @@ class SharedGradients:
             )
         gradients, variables = zip(*grads_and_vars, strict=True)
         sums = self._sums(turns, optimizer, gradients, variables)
-        with _python_once(optimizer), _sums_are_made():
+        with self._working(turns, optimizer):
             return plain(list(zip(sums, variables, strict=True)))
+
+    @contextmanager
+    def _working(self, turns: Turns, optimizer: Any) -> Iterator[None]:
+        """Inside, an optimizer that has the sums works. Its random numbers in a graph are announced if they are not Keras's."""
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
+        with _python_once(optimizer), _sums_are_made():
+            yield
+        if turns.reach.total > 1:
+            exact.announce_drawn(
+                self._model, [True for each in graph.get_operations()[before:] if draws_without_seed(each)]
+            )
 
     def _sums(self, turns: Turns, optimizer: Any, grads: Any, trainable_variables: Any) -> list[Any]:
         running = exact.current()

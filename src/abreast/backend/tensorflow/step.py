@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
 from abreast.backend.tensorflow.kept_tensors import KeptTensors
-from abreast.backend.tensorflow.processes import OWN_PYTHON, Reach
+from abreast.backend.tensorflow.operations import calls_python, draws
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.backend.tensorflow.turns import TurnLink, Turns
@@ -60,7 +62,7 @@ class Program:
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self._adds_up = kind != "predict" or exact.has_metrics_of_calls(model)
         self.num_traces = self._first_rows = 0
-        self._is_noted = False
+        self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         self._traces: dict[tuple[str, tuple[int, ...]], tuple[list[Any], Any]] = {}
@@ -70,9 +72,11 @@ class Program:
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
-            with AT_WORK, self.variables.turn():
+            noting = nullcontext() if self._is_noted else exact.announcing_draws(self.model)
+            self._is_noted = True
+            with AT_WORK, self.variables.turn(), noting:
                 self.variables.work(adds_up=self._adds_up)
-                return self._eager_step(staged.structure, counts, tensors)
+                return self._step(staged.structure, counts, tensors)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
         kind = str(staged.structure), fixed
         specs, function = self._traces.get(kind, (expected, None))
@@ -115,20 +119,11 @@ class Program:
         function = tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)
         if not jit_compile:  # a function traced once starts faster
             function = function.get_concrete_function()
-            if num_replicas > 1 and _draws(function.graph):
+            if num_replicas > 1 and draws(function.graph):
                 exact.announce_random(self.model)
-            if num_replicas > 1 and _calls_python(function.graph):
+            if num_replicas > 1 and calls_python(function.graph):
                 exact.announce_python(self.model)
         return specs, function
-
-    def _eager_step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
-        if self._is_noted or self.reach.total == 1:
-            return self._step(structure, counts, tensors)
-        self._is_noted = True
-        with exact.noting_draws() as found:
-            result = self._step(structure, counts, tensors)
-        exact.announce_drawn(self.model, found)
-        return result
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):
@@ -360,23 +355,4 @@ def _draw_apart(first_replica: int) -> None:
         graph.seed += first_replica * _SEED_STRIDE
 
 
-def _draws(graph: Any) -> bool:
-    """Whether a traced step, or a function in it, has an operation that draws random numbers, for TensorFlow or for Keras."""
-    return any(word in kind for kind, _ in _operations(graph) for word in _RANDOM)
-
-
-def _calls_python(graph: Any) -> bool:
-    """Whether a traced step has a `tf.py_function` or `tf.numpy_function` of the user that may keep a state."""
-    return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
-
-
-def _operations(graph: Any) -> set[tuple[str, str]]:
-    """The types and names of the operations of a graph and of the functions in it."""
-    functions = graph.as_graph_def(add_shapes=False).library.function
-    own = {(operation.type, operation.name) for operation in graph.get_operations()}
-    return own | {(node.op, node.name) for function in functions for node in function.node_def}
-
-
 _SEED_STRIDE = 1_000_003
-_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
-_PYTHON = ("PyFunc", "EagerPyFunc")

@@ -20,24 +20,6 @@ from abreast.backend.torch.buffers import Buffers
 from abreast.keras_private.torch import TorchModuleWrapper
 
 
-class NotedDraws(TorchDispatchMode):
-    """Adds an entry to `found` for each operation of this thread that moves PyTorch's generators: see `exact.noting_draws`."""
-
-    def __init__(self, found: list[bool]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._found = found
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
-            return func(*args, **kwargs)
-        before = seeds.read_torch()
-        result = func(*args, **kwargs)
-        if not seeds.are_alike(before, seeds.read_torch()):
-            self._found.append(exact.is_in_optimizer())
-        return result
-
-
 class _Operations(TorchDispatchMode):
     """Notes operations of this thread that may draw random numbers (with some arguments they draw none) or read values."""
 

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from abreast import exact
 from abreast.backend.torch import messages
 from abreast.keras_private import global_state
 from abreast.keras_private.seeds import set_random_seed
@@ -57,6 +59,24 @@ def write_torch(state: TorchState) -> None:
     torch.set_rng_state(on_cpu)
     for index, each in enumerate(on_gpus):
         torch.cuda.set_rng_state(each, index)
+
+
+class NotedDraws(TorchDispatchMode):
+    """Adds to `found` for each operation of this thread that moves PyTorch's generators: see `exact.announcing_draws`."""
+
+    def __init__(self, found: list[bool]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._found = found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
+            return func(*args, **kwargs)
+        before = read_torch()
+        result = func(*args, **kwargs)
+        if not are_alike(before, read_torch()):
+            self._found.append(exact.is_in_optimizer())
+        return result
 
 
 class Generators(NamedTuple):

@@ -21,7 +21,7 @@ from abreast import exact, users_line
 from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
-from abreast.backend.torch.probe import NotedDraws
+from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.sums import Gradients, State
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -43,24 +43,19 @@ class ReplicaStep:
         self.buffers = Buffers(model, global_batch_norm)
         self._state = State(model, link, self.buffers)
         self._optimizer = getattr(model, "optimizer", None)
-        self.holds_gradients = self._is_noted = False
+        self.holds_gradients = False
+        self._is_noted = link.num_replicas == 1  # whether the draws of a step were announced
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
         self.relations: exact.Relations | None = None
         self._metrics_are_last: bool | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """Run one optimizer step; return the logs of a user's own `train_step` or `compute_metrics`, else None."""
-        if self._is_noted or len(counts) == 1:
-            return self._train_on(shard, counts)
+        noting = nullcontext() if self._is_noted else self._announcing_draws()
         self._is_noted = True
-        with exact.noting_draws() as found, nullcontext() if self.forward.is_compiled else NotedDraws(found):
-            logs = self._train_on(shard, counts)
-        exact.announce_drawn(self.model, found)
-        return logs
-
-    def _train_on(self, shard: Any, counts: Sequence[int]) -> Any:
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
-        with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
+        gathering = exact.gathering(self.model, self.relations)
+        with noting, exact.replica(running), exact.metrics(self.model), gathering:
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self._own(self.model.train_step, shard))
@@ -69,6 +64,12 @@ class ReplicaStep:
             except BaseException:
                 self._gradients.end_overlap()
                 raise
+
+    @contextmanager
+    def _announcing_draws(self) -> Iterator[None]:
+        noting = exact.announcing_draws(self.model)
+        with noting as found, nullcontext() if self.forward.is_compiled else NotedDraws(found):
+            yield
 
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
         running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")

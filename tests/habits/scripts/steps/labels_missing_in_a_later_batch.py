@@ -7,21 +7,9 @@ EXPECTED = {
 BACKENDS = ("tensorflow", "torch")
 
 import keras
-from keras import ops
 
 from tests.habits.data import regression
-from tests.habits.stepping import Stepping
-
-
-class Labelled(Stepping):
-    def squares(self, x, y):
-        known = ops.cast(~ops.isnan(y), "float32")
-        y = ops.nan_to_num(y)
-        return ops.sum(known * ops.square(self(x, training=True) - y)) / ops.sum(known)
-
-    def train_step(self, data):
-        return {"loss": self.descend(*data, self.optimizer)}
-
+from tests.habits.stepping import Labelled
 
 x, y = regression(rows=96)
 y[55:58] = float("nan")
