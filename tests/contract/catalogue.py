@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.cases import Case
+from tests.harness.installed import keras_is_older_than
 
 CLASSES = ("accuracy", "sparse_top_k")  # also of every time step of a sequence
 ONE_HOT = (
@@ -253,9 +254,10 @@ PRECISION = {
 # Where row numbers decide, these are run on every number of devices, always.
 EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
 # Jobs that plain Keras refuses, and on which backends.
+_UP_TO_3_15 = ("torch",) if keras_is_older_than("3.16") else ()
 REFUSED_BY_KERAS: dict[str, tuple[str, ...]] = {
-    "several steps per execution": ("torch",),
-    "several steps per execution, short batch": ("torch",),
+    "several steps per execution": _UP_TO_3_15,
+    "several steps per execution, short batch": _UP_TO_3_15,
 }
 
 CASES: dict[str, Case] = {

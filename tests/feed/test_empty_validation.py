@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import keras_is_older_than
 
 
 def fit(devices: int, source: str) -> dict[str, Any]:
@@ -37,7 +38,11 @@ def fit(devices: int, source: str) -> dict[str, Any]:
 @pytest.mark.parametrize("source", ["tf.data", "arrays"])
 def test_a_fit_with_an_empty_validation_trains_and_warns(workers: Workers, source: str) -> None:
     placed = workers.abreast.run(fit, devices=2, source=source)
-    assert placed["ran out"] and set(placed["history"]) == {"loss"}
+    if workers.backend == "tensorflow" or keras_is_older_than("3.16"):
+        assert placed["ran out"]
+    assert set(placed["history"]) == {"loss"}
     if (workers.backend, source) != ("jax", "arrays"):  # plain Keras: `'NoneType' object is not callable`
         plain = workers.plain.run(fit, devices=0, source=source)
-        assert plain["ran out"] and placed["history"]["loss"] == pytest.approx(plain["history"]["loss"], rel=1e-5)
+        assert placed["ran out"] == plain["ran out"] and placed["history"]["loss"] == pytest.approx(
+            plain["history"]["loss"], rel=1e-5
+        )

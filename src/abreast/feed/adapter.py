@@ -204,13 +204,16 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return self._between_steps.saves or self.users_code_between_steps
 
     def __iter__(self) -> FeedIterator:
+        return self._begin(self._open.keras_reads_ahead)
+
+    def _begin(self, one_ahead: bool) -> FeedIterator:
         self._close_iterator()
         self.last_batch = None
         if self.own_batches is not None:
             self.own_batches.begin()
         opened = self._open
         batches = opened.begin() if self.keeper is None else self.keeper.begin(opened.adapter, opened.begin)
-        if opened.keras_reads_ahead:
+        if one_ahead:
             may_draw = self.keeper is not None and opened.habits.runs_here
             before_read = host_generators if may_draw else lambda: None
             batches = self._one_ahead = OneAhead(batches, self.stage.leaves, before_read)
@@ -267,7 +270,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return iter(self)
 
     def get_jax_iterator(self, super_batch: int | None = None) -> FeedIterator:
-        return iter(self)
+        """For Keras 3.16, which takes one batch to build a model, and reads none ahead of it."""
+        return self._begin(one_ahead=False)
 
     def get_torch_dataloader(self) -> FeedIterator:
         return iter(self)
@@ -379,13 +383,16 @@ class FeedIterator:
 
 
 class Handed:
-    """A batch that Keras passes on: a step calls `take`, or Keras reads it with `next` to build a model."""
+    """A batch that Keras passes on: a step calls `take`, or Keras reads it with `next` to build a model.
+
+    With `steps_per_execution`, later steps take the batches after it, without code of the user's between them.
+    """
 
     def __init__(self, iterator: FeedIterator) -> None:
         self.adapter = iterator.adapter
         self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
-        self._taken = iterator.take()
+        self._taken: Taken[Any] | None = iterator.take()
         # Whether the user's code may run before and after the step of this batch.
         self.after_users_code = self.before_users_code = True
 
@@ -393,11 +400,15 @@ class Handed:
         return self
 
     def __next__(self) -> Any:
+        assert self._taken is not None
         return self._taken.host.data
 
     def take(self) -> Taken[Any]:
+        if self._taken is None:
+            self._taken, self.after_users_code = self._iterator.take(), False
+        taken, self._taken = self._taken, None
         self._iterator.pipeline.look_ahead()
-        return self._iterator.pipeline.stage(self._taken)
+        return self._iterator.pipeline.stage(taken)
 
 
 _READ_TO_BUILD = (

@@ -33,7 +33,7 @@ from abreast.device_list import CPU_DEVICES
 from abreast.feed import DoneStep, Feed, Handed, HostBatch, dataset_views
 from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
-from abreast.keras_private.torch import TorchEpochIterator
+from abreast.keras_private.torch import TAKES_SEVERAL_STEPS, TorchEpochIterator
 from abreast.keras_private.torch import core as keras_torch
 from abreast.launchers import World, own_devices
 from abreast.staging import Stage
@@ -112,7 +112,7 @@ class TorchBackend:
         device = self._mode(placement).device(placement)
         if device.startswith("gpu:"):
             torch.cuda.set_device(int(device.removeprefix("gpu:")))
-        if model.steps_per_execution > 1:
+        if model.steps_per_execution > 1 and not TAKES_SEVERAL_STEPS:
             raise ValueError(
                 "`steps_per_execution` must be 1 with the PyTorch backend. "
                 f"Received: steps_per_execution={model.steps_per_execution}"
@@ -127,7 +127,16 @@ class TorchBackend:
                 variable._value.data = variable._value.data.to(target)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
-        run = self._mode(placement).steps(kind, model, placement, self.stage(placement))
+        step = self._mode(placement).steps(kind, model, placement, self.stage(placement))
+
+        def run(batches: Iterator[Any]) -> Any:
+            outputs = [step(batches)]
+            with suppress(StopIteration):
+                while len(outputs) < model.steps_per_execution:
+                    outputs.append(step(batches))
+            if kind != "predict" or len(outputs) == 1:
+                return outputs[-1]
+            return tree.map_structure(lambda *parts: torch.cat(parts), *outputs)
 
         def for_keras(batches: Any) -> Any:
             return run(batches if isinstance(batches, Handed) else iter(batches))

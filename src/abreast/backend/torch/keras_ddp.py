@@ -2,7 +2,7 @@
 
 Since 3.16, Keras wraps a model in DistributedDataParallel and sums its metrics over all ranks wherever torch.distributed is
 initialized. A placed model would then be averaged and summed twice. In the caller's process of a team, any other model would
-wait for workers that do not have it. If the user initialized torch.distributed, Keras treats other models as it does without
+wait for workers that do not have it, and a `keras.distribution` would be one over several processes. If the user initialized torch.distributed, Keras treats other models as it does without
 abreast. Older Keras does none of this. Imports Keras, `own_group`.
 """
 
@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from abreast import keras_distribution
 from abreast.backend.torch import own_group
+from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import fix_start_method
 from abreast.keras_private.torch import TorchTrainer
 from abreast.keras_private.trainers import BaseTrainer
@@ -32,6 +33,8 @@ def install() -> None:
     fix_start_method()
     TorchTrainer._initialize_ddp = _unless_ours(TorchTrainer._initialize_ddp)
     TorchTrainer.get_metrics_result = _without_other_ranks(TorchTrainer.get_metrics_result)
+    of_torch: Any = distribution.module.distribution_lib
+    of_torch.num_processes = _not_those_of_a_team(of_torch.num_processes)
 
 
 def keep_off(model: Any) -> None:
@@ -63,3 +66,11 @@ def _without_other_ranks(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(model)
 
     return get_metrics_result
+
+
+def _not_those_of_a_team(plain: Callable[[], int]) -> Callable[[], int]:
+    @functools.wraps(plain)
+    def num_processes() -> int:
+        return 1 if own_group.exists() else plain()
+
+    return num_processes
