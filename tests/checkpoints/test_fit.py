@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.installed import keras_is_older_than
 
 pytestmark = pytest.mark.in_turn
 
@@ -320,6 +321,8 @@ def fits_with_noise(folder: str) -> list[Any]:
 def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:
     if backend == "tensorflow" and left_out in ("generators", "place"):
         pytest.skip("tf.data draws the same order from its seeds anyway")
+    if (backend, left_out) == ("jax", "generators") and not keras_is_older_than("3.16"):
+        pytest.skip("Keras 3.16 draws the order from the epoch's number")
     plain, _ = workers.abreast.run(train)
     found, _ = workers.abreast.run(
         train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out

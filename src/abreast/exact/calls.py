@@ -23,6 +23,8 @@ from abreast.exact.members import is_whole, leaf_metrics, members, watched
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.keras_private import attached
+from abreast.keras_private.modules import module_of
+from abreast.replacing import put_on
 
 THE_STEP = -1  # the number of the model's caller: a user's own step
 _thread = threading.local()
@@ -117,15 +119,16 @@ class FullRun:
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        noted = leaf_metrics(self.members[0])
-        for number, metric in enumerate(noted):
-            vars(metric)["update_state"] = self._note_scalars(number, metric.update_state)
+        undo = [
+            put_on(metric, update_state=self._note_scalars(number, metric.update_state))
+            for number, metric in enumerate(leaf_metrics(self.members[0]))
+        ]
         try:
             with self._watching_calls():
                 yield
         finally:
-            for metric in noted:
-                vars(metric).pop("update_state", None)
+            for put_back in undo:
+                put_back()
 
     def _note_scalars(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def update_state(*args: Any, **kwargs: Any) -> Any:
@@ -138,20 +141,19 @@ class FullRun:
     @contextmanager
     def _watching_calls(self) -> Iterator[None]:
         by_identity = {id(member): member for member in self.members}
-        wrapped = []
+        undo = []
         for identity, number in self._numbers.items():
             member = by_identity[identity]
             name = call_name(member)
-            if name not in vars(member):
-                vars(member)[name] = self._watch(number, getattr(member, name))
-                wrapped.append((member, name))
+            if not module_of(vars(member).get(name)).startswith("abreast."):  # not of `gathering`
+                undo.append(put_on(member, **{name: self._watch(number, getattr(member, name))}))
         before, _thread.run = getattr(_thread, "run", None), self
         try:
             yield
         finally:
             _thread.run = before
-            for member, name in wrapped:
-                vars(member).pop(name, None)
+            for put_back in undo:
+                put_back()
 
     def _watch(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.replica import Replica, all_rows, current
 from abreast.exact.rows import RowAxis
 from abreast.exact.tensor_rows import mapped, rows_back, rows_first
+from abreast.replacing import put_on
 
 
 @contextmanager
@@ -30,19 +31,18 @@ def gathering(model: Any, found: Relations | None) -> Iterator[None]:
         yield
         return
     everyone = members(model)
-    changed = []
+    undo = []
     for number, calls in found.gathered.items():
         member = everyone[number]
         name = call_name(member)
-        vars(member)[name] = _of_all_rows(number, calls, member, getattr(member, name))
-        changed.append((member, name))
+        undo.append(put_on(member, **{name: _of_all_rows(number, calls, member, getattr(member, name))}))
     for number in found.sums:
         vars(everyone[number])["_abreast_sums"] = True
     try:
         yield
     finally:
-        for member, name in changed:
-            del vars(member)[name]
+        for put_back in undo:
+            put_back()
         for number in found.sums:
             del vars(everyone[number])["_abreast_sums"]
 

@@ -25,6 +25,7 @@ from abreast.exact.replica import (
     working_for,
 )
 from abreast.keras_private.modules import METRICS
+from abreast.replacing import put_on
 
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
 _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
@@ -56,7 +57,8 @@ def _update_each(model: Any, x: Any, y: Any, y_pred: Any, weight: Any) -> Any:
 
 def adds_up(metric: Any) -> bool:
     """Whether a metric's state over a batch is the sum of its states over parts of the batch."""
-    if not type(metric).__module__.startswith(METRICS):
+    update = getattr(metric.update_state, "plain", metric.update_state)  # of `metrics`
+    if not type(metric).__module__.startswith(METRICS) or not is_of_keras(update):
         return False
     function = getattr(metric, "_fn", None)
     if function is None:
@@ -82,19 +84,18 @@ def sees_updates(model: Any) -> bool:
 def metrics(model: Any) -> Iterator[None]:
     """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
-    changed = []
+    undo = []
     for number, metric in enumerate(leaf_metrics(model)):
         plain = metric.update_state
         is_contribution = id(metric) in contributions
-        wrapped = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
-        metric.__dict__["update_state"] = wrapped
-        metric.__dict__["result"] = _result(metric, metric.result)
-        changed.append(metric)
+        wrapped: Any = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
+        wrapped.plain = plain
+        undo.append(put_on(metric, update_state=wrapped, result=_result(metric, metric.result)))
     try:
         yield
     finally:
-        for metric in changed:
-            del metric.__dict__["update_state"], metric.__dict__["result"]
+        for put_back in undo:
+            put_back()
 
 
 def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from abreast.backend.tensorflow.turns import Turns
 from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+from abreast.replacing import put_on
 
 _ARE_SUMS = ContextVar("whether the gradients that an optimizer gets are sums already", default=False)
 
@@ -38,24 +39,21 @@ class SharedGradients:
     def shared(self, turns: Turns) -> Iterator[None]:
         """Inside, an optimizer gets the sums of all replicas' gradients: it clips, checks and applies the sums."""
         _install()
-        changed = exact.optimizers(self._model) if self._model is not None else []
-        for optimizer in changed:
-            optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
-            if type(optimizer).apply_gradients is not BaseOptimizer.apply_gradients:
+        undo = []
+        for optimizer in exact.optimizers(self._model) if self._model is not None else []:
+            apply = functools.partial(self._apply, turns, optimizer, optimizer.apply)
+            undo.append(put_on(optimizer, apply=apply))
+            if getattr(optimizer.apply_gradients, "__func__", None) is not BaseOptimizer.apply_gradients:
                 of_user = functools.partial(self._apply_gradients, turns, optimizer, optimizer.apply_gradients)
-                optimizer.__dict__["apply_gradients"] = of_user
+                undo.append(put_on(optimizer, apply_gradients=of_user))
             # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
             # gradient for that copy, which would keep the graph alive for ever.
-            for one in exact.with_inner(optimizer):
-                one.__dict__["_all_reduce_sum_gradients"] = list
+            undo += [put_on(one, _all_reduce_sum_gradients=list) for one in exact.with_inner(optimizer)]
         try:
             yield
         finally:
-            for optimizer in changed:
-                optimizer.__dict__.pop("apply", None)
-                optimizer.__dict__.pop("apply_gradients", None)
-                for one in exact.with_inner(optimizer):
-                    one.__dict__.pop("_all_reduce_sum_gradients", None)
+            for put_back in reversed(undo):
+                put_back()
 
     def _apply(
         self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
