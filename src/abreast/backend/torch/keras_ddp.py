@@ -3,7 +3,8 @@
 Since 3.16, Keras wraps a model in DistributedDataParallel and sums its metrics over all ranks wherever torch.distributed is
 initialized. A placed model would then be averaged and summed twice. In the caller's process of a team, any other model would
 wait for workers that do not have it, and a `keras.distribution` would be one over several processes. If the user initialized
-torch.distributed, Keras treats other models as it does without abreast. Older Keras does none of this. Imports Keras, `own_group`.
+torch.distributed, Keras treats other models as it does without abreast. Older Keras does none of this. Imports Keras and
+`own_group`.
 """
 
 from __future__ import annotations
