@@ -42,8 +42,10 @@ class TensorPlace(NamedTuple):
 class FullRun:
     """The run with all rows, which keeps every tensor. The other runs are compared with it."""
 
-    def __init__(self, model: Any, states: list[Any]) -> None:
+    def __init__(self, model: Any, states: list[Any], values: dict[int, Any]) -> None:
+        """`values` replace those of variables, by identity."""
         self.members = members(model)
+        self.values = values
         self._all = {id(member): number for number, member in enumerate(self.members)}
         self._numbers = watched(model)
         self._states = states
@@ -66,7 +68,7 @@ class FullRun:
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """Run `forward(data)` and record the call of every watched member; variables keep their values."""
-        scope = self._scope = _Scope()
+        scope = self._scope = _Scope(self.values)
         with self._watching(), scope:
             result = forward(data)
             self.logs = self._numbers_of(result)  # this run's own numbers, not those of the full run
@@ -74,7 +76,7 @@ class FullRun:
         known = set(map(id, self._states))
         self.untracked = {number: each for number, each in scope.variables.items() if number not in known}
         for state in [*self._states, *self.untracked.values()]:
-            value = scope.get_current_value(state)
+            value = scope.state_mapping.get(id(state))
             if value is not None:
                 self.new_states[id(state)] = as_array(value)
 
@@ -190,11 +192,16 @@ class FullRun:
 
 
 class _Scope(keras.StatelessScope):  # type: ignore[misc]
-    """A stateless scope that keeps the variables that were assigned inside, by identity."""
+    """A stateless scope with other values of some variables; it keeps the variables that were assigned inside, by identity."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: dict[int, Any]) -> None:
         super().__init__()
+        self._values = values
         self.variables: dict[int, Any] = {}
+
+    def get_current_value(self, variable: Any) -> Any:
+        value = super().get_current_value(variable)
+        return self._values.get(id(variable)) if value is None else value
 
     def add_update(self, update: Any) -> None:
         self.variables[id(update[0])] = update[0]
@@ -205,7 +212,7 @@ class PartRun(FullRun):
     """A run that is compared with the full run, tensor by tensor; `distances` has an entry for every tensor that differs."""
 
     def __init__(self, model: Any, states: list[Any], whole: FullRun, part: RowRange) -> None:
-        super().__init__(model, states)
+        super().__init__(model, states, whole.values)
         self.whole, self.part = whole, part
         self.distances: dict[TensorPlace, float] = {}
         self.axes: dict[TensorPlace, RowAxis | None] = {}

@@ -5,17 +5,19 @@ Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`)
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from keras import tree
+from keras import ops, tree
 
 from abreast.exact.calls import FullRun, PartRun, PerturbedRun
 from abreast.exact.dry_run import dry_run
 from abreast.exact.global_draws import drew, rewind_generators
 from abreast.exact.members import leaf_metrics, name_of_owner, optimizers
+from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import Relations
 from abreast.exact.rows import RowRange
@@ -65,7 +67,7 @@ def _relations(
             probe.rewind()
             rewind_generators()
 
-        whole = FullRun(model, states)
+        whole = FullRun(model, states, {} if overrides_step(model, kind) else _instead_of_zeros(model))
         whole.run(forward, data)
         held = _held_elsewhere(model)
         untracked = {number: each for number, each in whole.untracked.items() if number not in held}
@@ -105,6 +107,21 @@ def _relations(
         result.kept = name if found.reads_kept else ""
         result.left = name if probe.has_own_python else ""
     return result
+
+
+def _instead_of_zeros(model: Any) -> dict[int, Any]:
+    """Values for weights that are all zeros, by identity: a layer may multiply by such a weight what relates the rows.
+
+    Not for a user's own step, whose gradients are those of the weights themselves.
+    """
+    weights = [weight for layer in model._flatten_layers() for weight in layer._trainable_variables]  # frozen ones, too
+    zeros = [each for each in weights if not bool(ops.any(ops.not_equal(each, 0)))]
+    return {id(each): ops.cast(ops.reshape(_rising(math.prod(each.shape)), each.shape), each.dtype) for each in zeros}
+
+
+def _rising(size: int) -> Any:
+    """Numbers from 1/4 to 3/4, again and again."""
+    return ops.cast(ops.arange(size) % 7, "float32") / 12 + 0.25
 
 
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
