@@ -6,6 +6,7 @@ divides by the number of the other rows. Rows without such numbers do not show i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 from keras import tree
 
-_MOST_ENTRIES = 1 << 14  # of an array that is searched at every step
-_MOST_ENTRIES_ONCE = 1 << 20
+_MOST_ENTRIES = 1 << 14  # of an array that are searched at a step
+_MOST_ENTRIES_ONCE = 1 << 24
+_BLOCKS = 64  # evenly over a larger array, of which a step searches a part, each step another one
+_STRIDE = 9973  # by which the part moves from step to step
 _MOST_OF_A_KIND = 3  # rows
 _KINDS: dict[str, Callable[[Any], Any]] = {
     "nan": np.isnan,
@@ -27,12 +30,16 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
 Mark = tuple[int, str]  # an array, by its number, and a kind of number that it has
 
 
+_searches = itertools.count()
+
+
 def marks(data: Any, known: set[Mark]) -> set[Mark]:
-    """The kinds of numbers in a batch's arrays, without the known ones and without large arrays."""
+    """The kinds of numbers in a batch's arrays, without the known ones; of a large array, in a part of it."""
+    search = next(_searches)
     return {
         (number, kind)
         for number, leaf in enumerate(tree.flatten(data))
-        if (array := _numbers(leaf, _MOST_ENTRIES)) is not None
+        if (array := _numbers(_part(leaf, search))) is not None
         for kind, is_of_kind in _KINDS.items()
         if (number, kind) not in known and is_of_kind(array).any()
     }
@@ -47,7 +54,7 @@ def telling_rows(data: Any, count: int) -> list[int]:
     pairs = zip(chosen[::-1], chosen[: count // 2][::-1], strict=False)
     places = [place for pair in pairs for place in pair][: count // 2]
     for leaf in tree.flatten(data):
-        array = _numbers(leaf, _MOST_ENTRIES_ONCE)
+        array = _numbers(leaf) if _size(leaf) <= _MOST_ENTRIES_ONCE else None
         for is_of_kind in () if array is None else _KINDS.values():
             numbers = is_of_kind(array.reshape(len(array), -1)).sum(axis=1)
             if (numbers[chosen] == numbers[0]).all():
@@ -56,9 +63,26 @@ def telling_rows(data: Any, count: int) -> list[int]:
     return chosen
 
 
-def _numbers(leaf: Any, most: int) -> Any:
-    """An array of NumPy; None for no numbers, or too many."""
-    if not hasattr(leaf, "__array__") or not 0 < math.prod(map(int, leaf.shape)) <= most:
+def _size(leaf: Any) -> int:
+    return math.prod(map(int, getattr(leaf, "shape", (0,))))
+
+
+def _part(leaf: Any, search: int) -> Any:
+    """The array, or `_BLOCKS` blocks of a larger one; of one row, if the rows do not follow one another in memory."""
+    if _size(leaf) <= _MOST_ENTRIES:
+        return leaf
+    is_of_torch = hasattr(leaf, "is_contiguous")
+    leaf = leaf if is_of_torch else np.asarray(leaf)
+    if not (leaf.is_contiguous() if is_of_torch else leaf.flags.c_contiguous):
+        return _part(leaf[search % len(leaf)].reshape(-1), search)
+    width, length = _size(leaf) // _BLOCKS, _MOST_ENTRIES // _BLOCKS
+    first = search * _STRIDE % (width - length + 1)
+    return leaf.reshape(-1)[: _BLOCKS * width].reshape(_BLOCKS, width)[:, first : first + length]
+
+
+def _numbers(leaf: Any) -> Any:
+    """An array of NumPy; None for no numbers."""
+    if not hasattr(leaf, "__array__") or not _size(leaf):
         return None
     if hasattr(leaf, "detach"):  # of PyTorch: a copy, because a tensor whose memory was given away counts as shared
         leaf = leaf.detach().cpu()
