@@ -54,7 +54,7 @@ def telling_rows(data: Any, count: int) -> list[int]:
     pairs = zip(chosen[::-1], chosen[: count // 2][::-1], strict=False)
     places = [place for pair in pairs for place in pair][: count // 2]
     for leaf in tree.flatten(data):
-        array = _numbers(leaf) if _size(leaf) <= _MOST_ENTRIES_ONCE else None
+        array: Any = _numbers(leaf) if _size(leaf) <= _MOST_ENTRIES_ONCE else None
         for is_of_kind in () if array is None else _KINDS.values():
             numbers = is_of_kind(array.reshape(len(array), -1)).sum(axis=1)
             if (numbers[chosen] == numbers[0]).all():
@@ -72,12 +72,12 @@ def _part(leaf: Any, search: int) -> Any:
     if _size(leaf) <= _MOST_ENTRIES:
         return leaf
     is_of_torch = hasattr(leaf, "is_contiguous")
-    leaf = leaf if is_of_torch else np.asarray(leaf)
-    if not (leaf.is_contiguous() if is_of_torch else leaf.flags.c_contiguous):
-        return _part(leaf[search % len(leaf)].reshape(-1), search)
-    width, length = _size(leaf) // _BLOCKS, _MOST_ENTRIES // _BLOCKS
+    array: Any = leaf if is_of_torch else np.asarray(leaf)
+    if not (array.is_contiguous() if is_of_torch else array.flags.c_contiguous):
+        return _part(array[search % len(array)].reshape(-1), search)
+    width, length = _size(array) // _BLOCKS, _MOST_ENTRIES // _BLOCKS
     first = search * _STRIDE % (width - length + 1)
-    return leaf.reshape(-1)[: _BLOCKS * width].reshape(_BLOCKS, width)[:, first : first + length]
+    return array.reshape(-1)[: _BLOCKS * width].reshape(_BLOCKS, width)[:, first : first + length]
 
 
 def _numbers(leaf: Any) -> Any:
