@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from abreast.checkpoints.callback import Checkpoint
     from abreast.doctor.diagnose import diagnose
     from abreast.errors import AbreastError
-    from abreast.launchers.innermost import is_main_process, rank
+    from abreast.launchers.known import is_main_process, rank
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
     from abreast.records.loading.image_records import ImageRecords
     from abreast.timeline.device_trace import DeviceTrace
@@ -51,10 +51,10 @@ _HOMES = {
     "check": "abreast.checking.model",
     "devices": "abreast.parallel",
     "diagnose": "abreast.doctor.diagnose",
-    "is_main_process": "abreast.launchers.innermost",
+    "is_main_process": "abreast.launchers.known",
     "parallelize": "abreast.parallel",
     "predict_on_rank_0": "abreast.together.predictions",
-    "rank": "abreast.launchers.innermost",
+    "rank": "abreast.launchers.known",
     "use_cpu_devices": "abreast.parallel",
 }
 

@@ -1,4 +1,4 @@
-"""The choice of the valid launcher, if a process has variables of several."""
+"""The known launchers, and the choice of the valid one if a process has variables of several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping
 
 from abreast.errors import LaunchError
-from abreast.launchers import by_variables, clusters, hosts, torchrun
+from abreast.launchers import by_variables, cluster_json, hosts, torchrun
 from abreast.launchers.by_hand import by_hand
 from abreast.launchers.hydra import hydra
 from abreast.launchers.open_mpi import open_mpi
@@ -80,12 +80,12 @@ _READERS: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
     slurm,
     by_variables.jax,
     by_variables.keras,
-    clusters.tf_config,
+    cluster_json.tf_config,
     hosts.torch_pods,
     hosts.skypilot,
     hosts.aws_batch,
     hosts.sagemaker,
-    clusters.vertex_ai,
+    cluster_json.vertex_ai,
 )
 _RANK_NAMES: dict[LauncherName, str] = {
     "ray": "RANK",
@@ -120,7 +120,7 @@ def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> Non
 
 def _check_agreement(world: World, environ: Mapping[str, str]) -> None:
     """Compare numbers that any program may set with all launchers, but a launcher's numbers only with such numbers."""
-    readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras, clusters.tf_config)
+    readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras, cluster_json.tf_config)
     for other in filter(None, (read(environ) for read in readers)):
         if world.size == other.size and world.rank != other.rank:
             raise _two_ranks(world, other, environ)
