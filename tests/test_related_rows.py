@@ -276,6 +276,42 @@ def test_gradients_of_an_own_step_that_are_no_means_are_named(workers: Workers, 
     assert not said or ("is a sum over rows" in said[0]) == (name == "sum")
 
 
+def steps_of_looks(name: str, num_steps: tuple[int, ...]) -> list[int]:
+    """In a worker: the numbers of the steps, over several fits, before which the rows are checked."""
+    import keras
+
+    import abreast
+    from abreast.exact import row_check
+    from abreast.replacing import replaced
+    from tests import own_steps as steps
+    from tests import relating
+
+    model = (steps.MODELS if name == "mean" else relating.MODELS)[name]()
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    abreast.parallelize(model, devices=2)
+    plain, found = row_check.relations, []
+
+    def relations(*arguments: Any) -> Any:
+        found.append(done[0])
+        return plain(*arguments)
+
+    done = [0]
+    count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: done.__setitem__(0, done[0] + 1))
+    rows = np.random.default_rng(0).normal(size=(8 * max(num_steps), 5)).astype("float32")
+    with replaced(row_check, "relations", relations):
+        for steps_of_fit in num_steps:
+            x = rows[: 8 * steps_of_fit]
+            model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[count])
+    return found
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mean", [0, 4, 16, 64]), ("adds_mean_and_root", [0])])
+def test_an_own_step_is_checked_again_ever_more_rarely(workers: Workers, name: str, expected: list[int]) -> None:
+    if workers.backend == "jax":
+        pytest.skip("its steps see all rows")
+    assert workers.abreast.run(steps_of_looks, name=name, num_steps=(10, 60)) == expected
+
+
 def train_own_step(name: str, devices: int = 0) -> dict[str, Any]:
     """In a worker: weights after an own step has seen 34 rows, 18 and then 16 of them."""
     import keras

@@ -29,10 +29,11 @@ from abreast.stdout import without_styles
 
 @dataclass
 class _Checked:
-    """The findings of a check, and the kinds of numbers in the batches whose rows it looked at."""
+    """The findings of a check, the kinds of numbers in the batches whose rows it looked at, and its steps since."""
 
     found: Relations
     marks: set[Any]
+    steps: int = 0
 
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
@@ -61,20 +62,29 @@ def added_states(model: Any) -> set[int]:
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
-    A user's own step is checked again at a batch with a kind of number that no batch had: the step may mask its rows.
+    A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
+    and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
         self._kind, self._model = kind, model
         self._is_watching = wanted and overrides_step(model, kind)
         self._marks: set[Any] = set()
+        self._last: _Checked | None = None
+        self._looks_again = False
         self.is_due = wanted
 
-    def meet(self, marks: Callable[[set[Any]], set[Any]]) -> None:
-        """Meet a batch; `marks` returns the kinds of its numbers without the given ones."""
-        if self._is_watching and (new := marks(self._marks)):
+    def meet(self, marks: Callable[[set[Any]], set[Any]] | None) -> None:
+        """Meet a batch; `marks` returns the kinds of its numbers without the given ones. None: only a part of it is here."""
+        if not self._is_watching:
+            return
+        if marks is not None and (new := marks(self._marks)):
             self._marks |= new
             self.is_due = True
+        if self._last is not None:
+            self._last.steps += 1
+            if _is_power_of_4(self._last.steps):
+                self._looks_again = self.is_due = True
 
     def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """Check the model, or report the findings of an earlier check. Raises `ModelError`.
@@ -91,14 +101,16 @@ class RowCheck:
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         known = checked.get(key)
-        if known is None or not self._marks <= known.marks:
+        if known is None or self._looks_again or not self._marks <= known.marks:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
-            known = checked[key] = _Checked(found, self._marks | (set() if known is None else known.marks))
+            before = known or _Checked(found, set())
+            known = checked[key] = _Checked(found, self._marks | before.marks, before.steps)
             _found.setdefault(self._model, Relations()).add(found)
+        self._last, self._looks_again = known, False
         _say(self._kind, self._model, known.found, own)
 
     def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
@@ -116,6 +128,10 @@ class RowCheck:
                 f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
             )
             return Relations(depends_on_values=True)
+
+
+def _is_power_of_4(number: int) -> bool:
+    return number > 1 and number.bit_count() == 1 and number.bit_length() % 2 == 1
 
 
 def _begin_of(error: Exception) -> str:
