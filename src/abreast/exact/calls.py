@@ -11,7 +11,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -121,16 +121,10 @@ class FullRun:
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        undo = [
-            put_on(metric, update_state=self._note_scalars(number, metric.update_state))
-            for number, metric in enumerate(leaf_metrics(self.members[0]))
-        ]
-        try:
-            with self._watching_calls():
-                yield
-        finally:
-            for put_back in undo:
-                put_back()
+        with ExitStack() as undo, self._watching_calls():
+            for number, metric in enumerate(leaf_metrics(self.members[0])):
+                undo.callback(put_on(metric, update_state=self._note_scalars(number, metric.update_state)))
+            yield
 
     def _note_scalars(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def update_state(*args: Any, **kwargs: Any) -> Any:
@@ -143,19 +137,15 @@ class FullRun:
     @contextmanager
     def _watching_calls(self) -> Iterator[None]:
         by_identity = {id(member): member for member in self.members}
-        undo = []
-        for identity, number in self._numbers.items():
-            member = by_identity[identity]
-            name = call_name(member)
-            if not module_of(vars(member).get(name)).startswith("abreast."):  # not of `gathering`
-                undo.append(put_on(member, **{name: self._watch(number, getattr(member, name))}))
         before, _thread.run = getattr(_thread, "run", None), self
-        try:
+        with ExitStack() as undo:
+            undo.callback(setattr, _thread, "run", before)
+            for identity, number in self._numbers.items():
+                member = by_identity[identity]
+                name = call_name(member)
+                if not module_of(vars(member).get(name)).startswith("abreast."):  # not of `gathering`
+                    undo.callback(put_on(member, **{name: self._watch(number, getattr(member, name))}))
             yield
-        finally:
-            _thread.run = before
-            for put_back in undo:
-                put_back()
 
     def _watch(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from keras import ops
@@ -31,20 +31,14 @@ def gathering(model: Any, found: Relations | None) -> Iterator[None]:
         yield
         return
     everyone = members(model)
-    undo = []
-    for number, calls in found.gathered.items():
-        member = everyone[number]
-        name = call_name(member)
-        undo.append(put_on(member, **{name: _of_all_rows(number, calls, member, getattr(member, name))}))
-    for number in found.sums:
-        vars(everyone[number])["_abreast_sums"] = True
-    try:
-        yield
-    finally:
-        for put_back in undo:
-            put_back()
+    with ExitStack() as undo:
+        for number, calls in found.gathered.items():
+            member = everyone[number]
+            name = call_name(member)
+            undo.callback(put_on(member, **{name: _of_all_rows(number, calls, member, getattr(member, name))}))
         for number in found.sums:
-            del vars(everyone[number])["_abreast_sums"]
+            undo.callback(put_on(everyone[number], _abreast_sums=True))
+        yield
 
 
 def _of_all_rows(

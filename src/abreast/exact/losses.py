@@ -68,9 +68,7 @@ def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weigh
 def _mixes_rows(loss: Any) -> bool:
     """Whether a loss may relate rows to one another: true unless it is known to work row by row."""
     is_known = type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__
-    if (
-        is_known and is_of_keras(loss.call) and is_of_keras(type(loss).__call__)
-    ):  # not the user's, on the object or in the class
+    if is_known and all(map(is_of_keras, (loss.call, type(loss).__call__))):  # a script may replace them
         options = {**getattr(loss, "_fn_kwargs", {}), "": getattr(loss, "axis", None)}
         return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS or over_rows(options)
     return True

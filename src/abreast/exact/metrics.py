@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -84,18 +84,14 @@ def sees_updates(model: Any) -> bool:
 def metrics(model: Any) -> Iterator[None]:
     """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
-    undo = []
-    for number, metric in enumerate(leaf_metrics(model)):
-        plain = metric.update_state
-        is_contribution = id(metric) in contributions
-        wrapped: Any = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
-        wrapped.plain = plain
-        undo.append(put_on(metric, update_state=wrapped, result=_result(metric, metric.result)))
-    try:
+    with ExitStack() as undo:
+        for number, metric in enumerate(leaf_metrics(model)):
+            plain = metric.update_state
+            is_contribution = id(metric) in contributions
+            wrapped: Any = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
+            wrapped.plain = plain
+            undo.callback(put_on(metric, update_state=wrapped, result=_result(metric, metric.result)))
         yield
-    finally:
-        for put_back in undo:
-            put_back()
 
 
 def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -39,21 +39,20 @@ class SharedGradients:
     def shared(self, turns: Turns) -> Iterator[None]:
         """Inside, an optimizer gets the sums of all replicas' gradients: it clips, checks and applies the sums."""
         _install()
-        undo = []
-        for optimizer in exact.optimizers(self._model) if self._model is not None else []:
-            apply = functools.partial(self._apply, turns, optimizer, optimizer.apply)
-            undo.append(put_on(optimizer, apply=apply))
-            if getattr(optimizer.apply_gradients, "__func__", None) is not BaseOptimizer.apply_gradients:
-                of_user = functools.partial(self._apply_gradients, turns, optimizer, optimizer.apply_gradients)
-                undo.append(put_on(optimizer, apply_gradients=of_user))
-            # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
-            # gradient for that copy, which would keep the graph alive for ever.
-            undo += [put_on(one, _all_reduce_sum_gradients=list) for one in exact.with_inner(optimizer)]
-        try:
+        with ExitStack() as undo:
+            for optimizer in exact.optimizers(self._model) if self._model is not None else []:
+                self._share(optimizer, turns, undo)
             yield
-        finally:
-            for put_back in reversed(undo):
-                put_back()
+
+    def _share(self, optimizer: Any, turns: Turns, undo: ExitStack) -> None:
+        undo.callback(put_on(optimizer, apply=functools.partial(self._apply, turns, optimizer, optimizer.apply)))
+        if getattr(optimizer.apply_gradients, "__func__", None) is not BaseOptimizer.apply_gradients:
+            of_user = functools.partial(self._apply_gradients, turns, optimizer, optimizer.apply_gradients)
+            undo.callback(put_on(optimizer, apply_gradients=of_user))
+        # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
+        # gradient for that copy, which would keep the graph alive for ever.
+        for one in exact.with_inner(optimizer):
+            undo.callback(put_on(one, _all_reduce_sum_gradients=list))
 
     def _apply(
         self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
