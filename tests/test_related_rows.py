@@ -289,7 +289,8 @@ def steps_of_looks(name: str, num_steps: tuple[int, ...]) -> list[int]:
     model = (steps.MODELS if name == "mean" else relating.MODELS)[name]()
     model.compile(keras.optimizers.SGD(0.05), "mse")
     abreast.parallelize(model, devices=2)
-    plain, found = row_check.relations, []
+    plain: Any = vars(row_check)["relations"]
+    found: list[int] = []
 
     def relations(*arguments: Any) -> Any:
         found.append(done[0])

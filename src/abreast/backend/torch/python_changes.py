@@ -14,6 +14,7 @@ from typing import Any
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
+from abreast.backend.torch.patches import is_code_of_the_user
 from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_parts import Edit, Part, Step
 from abreast.backend.torch.unpickle_model import load_changes, load_model_and, namespace
@@ -113,7 +114,8 @@ def is_data(edit: Edit) -> bool:
     """Whether an edit sets data, which may differ from what an import of the module gives."""
     value = edit[-1]
     natural = (types.ModuleType, types.CodeType, type(None), *leaves.FIXED, types.GetSetDescriptorType)
-    is_named_by_python = str(edit[1]).startswith("__") and edit[1] not in ("__defaults__", "__kwdefaults__")
+    is_dunder = str(edit[1]).startswith("__") and edit[1] not in ("__defaults__", "__kwdefaults__")
+    is_named_by_python = is_dunder and not is_code_of_the_user(value)
     return not is_named_by_python and type(value) is not object and not isinstance(value, natural)
 
 
