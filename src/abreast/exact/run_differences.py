@@ -16,7 +16,7 @@ from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, Tensor
 from abreast.exact.members import leaf_metrics, members, name_of
 from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relations import CallAxes, Relations
+from abreast.exact.relations import CallAxes, Relations, RowAxes
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
@@ -104,11 +104,9 @@ class RunDifferences:
     def _settle_outputs(self, result: Relations) -> None:
         """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows."""
         number = THE_STEP if self._kind_of_step == "predict" else 0
-        places = sorted(place for place in self.runs[0].axes if place[:3] == (number, 0, "out"))
-        axes = tuple(self.runs[0].axes[place] for place in places)
-        is_clear = [place.leaf for place in places] == list(range(len(places)))
+        axes = self._axes_of(number, 0, "out")
         relates = not self._is_own and "neither" in self._logs.values()
-        if is_clear and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
+        if axes and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
             result.outputs[self._kind_of_step == "train"] = axes
             if not self._is_own:
                 self._logs = {}
@@ -301,23 +299,24 @@ class RunDifferences:
 
     def _axes(self, number: int) -> tuple[CallAxes, ...] | None:
         """The row axes of each call of a member; None where they cannot be determined."""
-        run, calls = self.runs[0], []
-        turns = [turn for callee, turn in self.whole.callers if callee == number]
-        for turn in sorted(turns):
-            sides = []
-            for side in ("in", "out"):
-                places = sorted(each for each in self.whole.tensors if each[:3] == (number, turn, side))
-                last = places[-1].leaf if places else -1
-                known: list[RowAxis | None] = [None] * (last + 1)
-                for place in places:
-                    if place in run.unclear or place not in run.axes:
-                        return None
-                    axis = known[place.leaf] = run.axes[place]
-                    if axis is not None and axis.times > 1:
-                        return None
-                sides.append(tuple(known))
-            calls.append(CallAxes(*sides))
+        calls = []
+        for turn in sorted(turn for callee, turn in self.whole.callers if callee == number):
+            inputs, outputs = (self._axes_of(number, turn, side) for side in ("in", "out"))
+            if inputs is None or outputs is None:
+                return None
+            if any(axis is not None and axis.times > 1 for axis in (*inputs, *outputs)):
+                return None
+            calls.append(CallAxes(inputs, outputs))
         return tuple(calls)
+
+    def _axes_of(self, number: int, turn: int, side: str) -> RowAxes | None:
+        """The row axes of a call's inputs or outputs, by leaf; None if one is not clear. One that is no tensor has the first."""
+        run = self.runs[0]
+        places = [place for place in self.whole.tensors if place[:3] == (number, turn, side)]
+        if any(place in run.unclear or place not in run.axes for place in places):
+            return None
+        known = {place.leaf: run.axes[place] for place in places}
+        return tuple(known.get(leaf, RowAxis(0, 1)) for leaf in range(max(known, default=-1) + 1))
 
 
 def _wide(values: Any) -> Any:

@@ -74,12 +74,19 @@ def is_of_the_user(value: Any) -> bool:
     return is_plain(value) or is_code_of_the_user(value) or (isinstance(value, type) and value in _KNOWN)
 
 
+def is_elsewhere(name: str, value: Any) -> bool:
+    """Whether a package's module holds code of a package under another name than its own, as a script may have put it there."""
+    return isinstance(value, functools.partial) or (
+        type(value) in (types.FunctionType, type) and value.__name__ != name
+    )
+
+
 def is_code_of_the_user(value: Any) -> bool:
     """Whether a function, or the function in a method, a property or a partial, is the user's."""
     kind: Any = type(value)  # not `isinstance`: some modules hold objects that warn when they are asked for `__class__`
     if issubclass(kind, (classmethod, staticmethod)):
         return is_code_of_the_user(value.__func__)
-    if issubclass(kind, functools.partial):
+    if issubclass(kind, (functools.partial, functools.partialmethod)):
         return is_code_of_the_user(value.func)
     if issubclass(kind, property):
         return any(is_code_of_the_user(each) for each in (value.fget, value.fset))

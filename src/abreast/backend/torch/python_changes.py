@@ -110,12 +110,15 @@ def text_of(path: Path, edit: Edit) -> str:
 _NAMING = ("put", "drop", "from")
 
 
-def is_data(edit: Edit) -> bool:
-    """Whether an edit sets data, which may differ from what an import of the module gives."""
+def is_data(part: Part, edit: Edit) -> bool:
+    """Whether an edit sets what may differ from what an import of the module gives."""
+    if isinstance(part, modules.PatchedAttributes):
+        return True
     value = edit[-1]
     natural = (types.ModuleType, types.CodeType, type(None), *leaves.FIXED, types.GetSetDescriptorType)
-    is_dunder = str(edit[1]).startswith("__") and edit[1] not in ("__defaults__", "__kwdefaults__")
-    is_named_by_python = is_dunder and not is_code_of_the_user(value)
+    name = str(edit[1])
+    is_special = name.startswith("__") and name.endswith("__") and name not in ("__defaults__", "__kwdefaults__")
+    is_named_by_python = is_special and not is_code_of_the_user(value)
     return not is_named_by_python and type(value) is not object and not isinstance(value, natural)
 
 

@@ -102,13 +102,22 @@ class InstalledNames(Names):
 
     def all_edits(self) -> list[Edit]:
         known = patches.names(self._module)
-        return [edit for edit in super().all_edits() if edit[1] in known or patches.is_of_the_user(edit[2])]
+        return self._noted(
+            [
+                edit
+                for edit in super().all_edits()
+                if edit[1] in known or patches.is_of_the_user(edit[2]) or patches.is_elsewhere(*edit[1:3])
+            ]
+        )
 
     def _edits(self, new: Any) -> list[Edit]:
-        found = super()._edits(new)
-        for edit in found:
+        return self._noted(super()._edits(new))
+
+    def _noted(self, edits: list[Edit]) -> list[Edit]:
+        """The edits; what the script puts back later is sent, too."""
+        for edit in edits:
             patches.note(self._module, edit[1])
-        return found
+        return edits
 
     @property
     def _module(self) -> Any:

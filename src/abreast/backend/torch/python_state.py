@@ -132,7 +132,8 @@ class PythonState:
         """Changes that set the globals of modules, attributes of classes and defaults of functions."""
         imported = [node for node in self._walked.nodes.values() if _is_imported(node)]
         pairs = [(node, part) for node in imported for part in node.parts]
-        return [change for node, part in pairs for change in _changes(node, part, filter(is_data, part.all_edits()))]
+        edits = [(node, part, [each for each in part.all_edits() if is_data(part, each)]) for node, part in pairs]
+        return [change for node, part, each in edits for change in _changes(node, part, each)]
 
     # Comparing.
 
