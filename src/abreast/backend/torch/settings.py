@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -71,6 +72,24 @@ class _Environ:
                 os.environ[name] = value
 
 
+class _Path:
+    """The folders of modules, which a notebook may add to. They are absolute: the script may change its folder."""
+
+    def __init__(self) -> None:
+        self._here: list[str] = []
+        self._folders = [*sys.path]
+
+    def get(self) -> list[str]:
+        with suppress(FileNotFoundError):  # the working directory was deleted
+            here = [os.getcwd(), *sys.path]
+            if here != self._here:
+                self._here, self._folders = here, [*map(os.path.abspath, sys.path)]
+        return self._folders
+
+    def put(self, folders: list[str]) -> None:
+        sys.path[:] = folders
+
+
 def _flash_attention(on: bool | None) -> None:
     if on is not None:
         keras.config.enable_flash_attention() if on else keras.config.disable_flash_attention()
@@ -104,9 +123,10 @@ def _autocast(kind: str) -> dict[str, _Access]:
 
 
 _config: Any = keras.config
-_environ = _Environ()
+_environ, _path = _Environ(), _Path()
 _ACCESS: dict[str, _Access] = {
     "environ": (_environ.get, _environ.put),
+    "path": (_path.get, _path.put),
     "floatx": (_config.floatx, _config.set_floatx),
     "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),
     "epsilon": (_config.epsilon, _config.set_epsilon),
