@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from abreast.exact import install
-from abreast.exact.relation_search import relations, rows_to_look_at
+from abreast.exact.relation_search import parts_to_look_at, relations
 from abreast.feed import HostBatch
 
 _DEVICES = 4
@@ -71,11 +71,11 @@ def seconds(name: str, training: bool) -> float:
     """Seconds of the check alone, as at a first step on four devices with 128 rows."""
     model, shape = MODELS[name]()
     batch = HostBatch.of((np.random.default_rng(0).normal(size=(128, *shape)).astype("float32"),))
-    rows = rows_to_look_at(batch.rows, batch.rows // _DEVICES, batch.num_bytes // batch.rows)
-    data = keras.ops.convert_to_tensor(batch.rows_at(slice(2 * rows))[0])
+    parts = parts_to_look_at(batch.rows, batch.rows // _DEVICES, batch.num_bytes // batch.rows)[0]
+    data = keras.ops.convert_to_tensor(batch.telling_rows(parts[0].total)[0])
     here = probe(model)
     start = time.perf_counter()
-    found = relations(model, lambda x: model(x, training=training), data, rows, here, "train" if training else "test")
+    found = relations(model, lambda x: model(x, training=training), data, parts, here, "train" if training else "test")
     assert not found, found
     return time.perf_counter() - start
 
