@@ -273,6 +273,8 @@ class Launched(LaunchedProcess):
 
     def _team_for(self, placement: Placement) -> Team:
         team = self._team
+        if team is not None and not team.closed and team.job.failure is not None:
+            raise team.job.failure  # a new team would wait for the other processes, which have theirs
         if team is None or not team.is_usable:
             if team is not None:
                 team.close()
