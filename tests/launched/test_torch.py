@@ -213,10 +213,14 @@ def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
 
 
 @pytest.mark.in_turn
-def test_a_worker_that_dies_ends_the_processes_of_all_hosts() -> None:
+@pytest.mark.parametrize(
+    "then", ["", "; BACKEND._launched._team.job.wait_for_failure()"], ids=["in a step", "before one"]
+)
+def test_a_worker_that_dies_ends_the_processes_of_all_hosts(then: str) -> None:
     simulated = "from abreast.backend.torch.backend import BACKEND\nabreast.use_cpu_devices(2)\nscope ="
     script = _ENDS.replace("scope =", simulated, 1)
-    first, second = start_all(script, 2, "os.kill(BACKEND._launched._team.job.pids[1], 9)", backend="torch")
+    kill = f"exec('os.kill(BACKEND._launched._team.job.pids[1], 9){then}')"
+    first, second = start_all(script, 2, kill, backend="torch")
     said = [ended(process, 60)[1] for process in (first, second)]
     killed = "the worker of rank:1/1 was killed (signal 9), perhaps out of memory"
     assert f"WorkerError: rank 1 on host {platform.node()} ended by an error: {killed}" in said[0]
