@@ -20,6 +20,7 @@ import numpy as np
 
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.instruments import Defaults, DeviceTimes
+from abreast.backend.several_steps import results_of
 from abreast.errors import BackendError, LaunchError
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -163,15 +164,7 @@ class FakeBackend:
         self.staged_bytes -= staged.num_bytes
 
     def _run(self, kind: Kind, model: FakeModel, stage: Stage[StagedBatch], batches: Iterator[Any]) -> Any:
-        results: list[Any] = []
-        for _ in range(model.steps_per_execution):
-            try:
-                staged = _take(batches, stage)
-            except StopIteration:
-                if not results:
-                    raise
-                break
-            results.append(self._step(kind, model, staged))
+        results = results_of(lambda: self._step(kind, model, _take(batches, stage)), model.steps_per_execution)
         return np.concatenate(results) if kind == "predict" else results[-1]
 
     def _step(self, kind: Kind, model: FakeModel, staged: StagedBatch) -> Any:

@@ -19,6 +19,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
+from abreast.backend.several_steps import results_of
 from abreast.errors import ModelError
 from abreast.exact import optimizers
 from abreast.exact.local_norm import local_batch_norm
@@ -106,13 +107,7 @@ class Steps:
         if self._newest.values is None:
             self._take_variables()
         self._newest_of[self._model] = self._newest
-        outputs = []
-        try:
-            for _ in range(self._model.steps_per_execution):
-                outputs.append(self._step(batches))
-        except StopIteration:
-            if not outputs:
-                raise
+        outputs = results_of(lambda: self._step(batches), self._model.steps_per_execution)
         if self._kind != "predict":
             return outputs[-1]
         return tree.map_structure(lambda *parts: _concatenate(parts), *outputs)

@@ -19,6 +19,7 @@ from keras import tree
 
 from abreast import exact, process_groups
 from abreast.backend.contract import Kind, Placement, StepFunction
+from abreast.backend.several_steps import results_of
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.backend.torch import keras_ddp, seeds
 from abreast.backend.torch.alone import Alone
@@ -130,10 +131,7 @@ class TorchBackend:
         step = self._mode(placement).steps(kind, model, placement, self.stage(placement))
 
         def run(batches: Iterator[Any]) -> Any:
-            outputs = [step(batches)]
-            with suppress(StopIteration):
-                while len(outputs) < model.steps_per_execution:
-                    outputs.append(step(batches))
+            outputs = results_of(lambda: step(batches), model.steps_per_execution)
             if kind != "predict" or len(outputs) == 1:
                 return outputs[-1]
             return tree.map_structure(lambda *parts: torch.cat(parts), *outputs)
