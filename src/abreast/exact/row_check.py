@@ -29,11 +29,19 @@ from abreast.stdout import without_styles
 
 @dataclass
 class _Checked:
-    """The findings of a check, the kinds of numbers in the batches whose rows it looked at, and its steps since."""
+    """The findings of a check, and the kinds of numbers in the batches whose rows it looked at.
+
+    `steps`: those of a user's own step since the first check; from `next_look` on, it is checked again.
+    """
 
     found: Relations
     marks: set[Any]
     steps: int = 0
+    next_look: int = 4
+
+    @property
+    def is_old(self) -> bool:
+        return self.steps >= self.next_look
 
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
@@ -71,7 +79,6 @@ class RowCheck:
         self._is_watching = wanted and overrides_step(model, kind)
         self._marks: set[Any] = set()
         self._last: _Checked | None = None
-        self._looks_again = False
         self.is_due = wanted
 
     def meet(self, marks: Callable[[set[Any]], set[Any]] | None) -> None:
@@ -83,8 +90,7 @@ class RowCheck:
             self.is_due = True
         if self._last is not None:
             self._last.steps += 1
-            if _is_power_of_4(self._last.steps):
-                self._looks_again = self.is_due = True
+            self.is_due = self.is_due or self._last.is_old
 
     def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """Check the model, or report the findings of an earlier check. Raises `ModelError`.
@@ -101,16 +107,17 @@ class RowCheck:
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         known = checked.get(key)
-        if known is None or self._looks_again or not self._marks <= known.marks:
+        if known is None or known.is_old or not self._marks <= known.marks:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
-            before = known or _Checked(found, set())
-            known = checked[key] = _Checked(found, self._marks | before.marks, before.steps)
+            last = known or _Checked(found, set())
+            next_look = last.next_look * 4 if last.is_old else last.next_look
+            known = checked[key] = _Checked(found, self._marks | last.marks, last.steps, next_look)
             _found.setdefault(self._model, Relations()).add(found)
-        self._last, self._looks_again = known, False
+        self._last = known
         _say(self._kind, self._model, known.found, own)
 
     def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
@@ -128,10 +135,6 @@ class RowCheck:
                 f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
             )
             return Relations(depends_on_values=True)
-
-
-def _is_power_of_4(number: int) -> bool:
-    return number > 1 and number.bit_count() == 1 and number.bit_length() % 2 == 1
 
 
 def _begin_of(error: Exception) -> str:
