@@ -13,6 +13,7 @@ import operator
 import types
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -132,8 +133,11 @@ class PythonState:
         """Changes that set the globals of modules, attributes of classes and defaults of functions."""
         imported = [node for node in self._walked.nodes.values() if _is_imported(node)]
         pairs = [(node, part) for node in imported for part in node.parts]
-        edits = [(node, part, [each for each in part.all_edits() if is_data(part, each)]) for node, part in pairs]
-        return [change for node, part, each in edits for change in _changes(node, part, each)]
+        return [
+            change
+            for node, part in pairs
+            for change in _changes(node, part, filter(partial(is_data, part), part.all_edits()))
+        ]
 
     # Comparing.
 
