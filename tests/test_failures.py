@@ -58,6 +58,22 @@ def test_a_killed_worker_ends_the_call_and_is_named(caller: Worker) -> None:
 
 
 @pytest.mark.in_turn
+def test_a_worker_that_dies_while_no_step_runs_ends_the_next_step(caller: Worker) -> None:
+    """New workers would have other random states, and none of the gradients that waited."""
+    end = caller.run(end_of_fit, signals=(STEP - 1, 2, signal.SIGKILL), waits=True)
+    assert (end["kinds"][0], end["rank"]) == ("WorkerError", 2)
+    assert "killed (signal 9), perhaps out of memory" in end["message"]
+    assert_usable(end)
+
+
+@pytest.mark.in_turn
+def test_a_worker_that_dies_between_two_fits_is_named_by_the_second(caller: Worker) -> None:
+    end = caller.run(end_of_fit_after_a_death)
+    assert (end["kinds"][0], end["rank"]) == ("WorkerError", 1)
+    assert end["next_difference"] > 0
+
+
+@pytest.mark.in_turn
 def test_a_stopped_worker_is_named_when_its_time_is_up_and_not_before(caller: Worker) -> None:
     end = caller.run(end_of_fit, signals=(STEP - 1, 1, signal.SIGSTOP))
     assert end["rank"] == 1
@@ -421,12 +437,13 @@ def end_of_fit(
     signals: tuple[int, int, int] | None = None,
     callback_raises: str = "",
     large: bool = False,
+    waits: bool = False,
 ) -> dict[str, Any]:
     """How a fit ends that fails at `STEP`, and how the model stands then."""
     model, x, y = task(trap, fired, large)
     if trap:
         (y if large else x)[30 * STEP + 10 * rank, 0] = 100.0
-    planted = plant(signals, callback_raises)
+    planted = plant(signals, callback_raises, waits)
     workers: dict[int, int] = {}
     try:
         model.fit(x, y, callbacks=[planted], **options())
@@ -449,8 +466,27 @@ def end_of_fit(
     return end | {"left": left}
 
 
-def plant(signals: tuple[int, int, int] | None, callback_raises: str) -> Any:
-    """A callback that sends a signal to a worker after a step, or raises when `STEP` begins."""
+def end_of_fit_after_a_death() -> dict[str, Any]:
+    model, x, y = task()
+    model.fit(x, y, **options())
+    os.kill(workers_of_team()[1], signal.SIGKILL)
+    team().job.wait_for_failure()
+    before = model.get_weights()
+    try:
+        model.fit(x, y, **options())
+    except Exception as error:
+        end = description(error)
+    else:
+        raise AssertionError("fit did not fail")
+    model.fit(x, y, **options())
+    return end | {"next_difference": largest_difference(before, model.get_weights())}
+
+
+def plant(signals: tuple[int, int, int] | None, callback_raises: str, waits: bool = False) -> Any:
+    """A callback that sends a signal to a worker after a step, or raises when `STEP` begins.
+
+    `waits`: it also waits until the worker's end is known.
+    """
     import builtins
 
     import keras
@@ -466,6 +502,8 @@ def plant(signals: tuple[int, int, int] | None, callback_raises: str) -> Any:
             if signals is not None and batch == signals[0]:
                 os.kill(self.workers[signals[1]], signals[2])
                 self.time = time.monotonic()
+                if waits:
+                    team().job.wait_for_failure()
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             if callback_raises and batch == STEP:

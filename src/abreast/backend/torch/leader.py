@@ -112,7 +112,10 @@ class Leader:
 
     @property
     def _usable_team(self) -> Team | None:
+        """The running team. Raises `WorkerError`, once, if a worker has ended since the last step: what it held is lost."""
         team = self.team
+        if team is not None:
+            team.raise_failure()
         return team if team is not None and team.is_usable else None
 
     def _team_for(self, placement: Placement) -> Team:

@@ -235,6 +235,15 @@ class Team:
         """Whether the team can run a step: it is not closed, and belongs to this process."""
         return not (self.closed or self.job.failure or self.job.forked)
 
+    def raise_failure(self) -> None:
+        """End the team and raise its failure, if a worker has failed while no step ran.
+
+        New workers would have other random states, and none of the gradients that waited in it.
+        """
+        if not self.closed and self.job.failure is not None and not self.job.forked:
+            self.close()
+            raise self.job.failure
+
     def allow_waiting(self, prefetch: int) -> None:
         """Let `prefetch` batches wait in the workers' memory, besides the batches in use."""
         for writer in self._writers.values():
