@@ -14,6 +14,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 
 from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
+from abreast.exact.conditions import announce_conditions
 from abreast.exact.containers import contents_of, refill
 from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
@@ -52,6 +53,7 @@ __all__ = [
     "RowCheck",
     "adds_up",
     "adds_up_in_place",
+    "announce_conditions",
     "announce_drawn",
     "announce_python",
     "announce_random",

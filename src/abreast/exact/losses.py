@@ -32,15 +32,20 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
     Call inside `with replica(running)`. The data may include a stand-in row, so that no loss gets an empty tensor.
     """
     model = running.model
-    if not (is_users(model, "compute_loss") or other_axes(running)):
+    if not (is_users(model, "compute_loss") or other_axes(running) or _rows_as_targets(y, y_pred)):
         _widen_losses(model)
         with contributing(running):
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
-    # The user's own compute_loss may relate rows to one another, and Keras's does not know other axes of rows: both get all rows.
+    # The user's own compute_loss may relate rows to one another, and Keras's does not know other axes of rows: they get all rows.
     x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
     with all_rows(running), python_once(running, model):
         loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     return loss / running.link.num_replicas
+
+
+def _rows_as_targets(y: Any, y_pred: Any) -> bool:
+    """Whether one array of targets has several outputs: if it has as many rows, Keras takes each row as an output's targets."""
+    return not tree.is_nested(y) and tree.is_nested(y_pred) and len(tree.flatten(y_pred)) > 1
 
 
 def _widen_losses(model: Any) -> None:

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import tree
 
+from abreast.arrays import is_plain, map_arrays
 from abreast.errors import DataError
 from abreast.feed.parts import Part, digest, evenly_spaced
 from abreast.feed.sparse import dense, is_sparse
@@ -106,7 +107,7 @@ class HostBatch:
         return marks(self.data, known)
 
     def _at(self, rows: slice | list[int]) -> Any:
-        return tree.map_structure(lambda leaf: None if leaf is None else _rows_of(leaf, rows), self.data)
+        return map_arrays(lambda leaf: _rows_of(leaf, rows), self.data)
 
 
 def _rows_of(leaf: Any, rows: slice | list[int]) -> Any:
@@ -118,8 +119,8 @@ Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step t
 
 
 def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Every array (or None) and its path. This runs at every step, so a plain tuple of arrays skips the slower tree walk."""
-    if type(data) is tuple and all(leaf is None or type(leaf) is np.ndarray for leaf in data):
+    """Every array (or None) and its path."""
+    if is_plain(data):
         return [((index,), leaf) for index, leaf in enumerate(data)]
     leaves: list[tuple[tuple[Any, ...], Any]] = tree.flatten_with_path(data)
     return leaves

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras import tree
-
+from abreast.arrays import map_arrays
 from abreast.errors import DataError
 from abreast.feed import grain_batches, torch_loader
 from abreast.feed.parts import COMPARED_ROWS, Part, digest
@@ -101,7 +100,7 @@ def _of_loader(adapter: Any, own_rows: OwnRows) -> OwnReading | None:
 
 
 def _rows(data: Any, start: int, stop: int) -> Any:
-    return tree.map_structure(lambda leaf: None if leaf is None else leaf[start:stop], data)
+    return map_arrays(lambda leaf: leaf[start:stop], data)
 
 
 def _changing(row: int, batch: int) -> DataError:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from keras import tree
 
+from abreast.arrays import map_arrays
+
 
 def form_of(data: Any) -> Any:
     """The data of a batch with a text for each array, such as `float32[8, 3]`."""
-    return tree.map_structure(lambda leaf: None if leaf is None else _text(leaf), data)
+    return map_arrays(_text, data)
 
 
 def batch_of(form: Any) -> Any:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from keras import tree
 
+from abreast.arrays import arrays_of, map_arrays
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.parts import digest, evenly_spaced
@@ -136,7 +136,7 @@ class OwnBatches:
 def _arrays(batch: HostBatch) -> list[str]:
     """Name, shape of a row, and type of each array."""
     paths = [each for each in batch.structure if not each[1]]
-    leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
+    leaves = arrays_of(batch.data)
     return [
         f"{names((path,))[1:-1]} {tuple(map(int, leaf.shape[1:]))} {_type(leaf)}"
         for path, leaf in zip(paths, leaves, strict=True)
@@ -150,15 +150,13 @@ def _type(leaf: Any) -> str:
 
 def _digest_of_rows(rows: Any) -> int | None:
     """A checksum; None if all rows are equal, such as zeros, which another process may have too."""
-    leaves = [leaf for leaf in tree.flatten(rows) if leaf is not None]
+    leaves = arrays_of(rows)
     of_each = {digest([leaf[i : i + 1] for leaf in leaves]) for i in range(len(leaves[0]))}
     return None if len(of_each) == 1 else digest(leaves)
 
 
 def _copied(row: Any) -> Any:
-    return tree.map_structure(
-        lambda leaf: None if leaf is None else leaf.copy() if isinstance(leaf, np.ndarray) else leaf, row
-    )
+    return map_arrays(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, row)
 
 
 def _text(error: Exception) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from keras import tree
 
+from abreast.arrays import arrays_of, map_arrays
 from abreast.feed.sparse import dense, is_sparse
 from abreast.shares import OwnRows
 
@@ -58,7 +58,7 @@ def _as_index(places: Any) -> Any:
 def evenly_spaced(data: Any, rows: int) -> Any:
     """Some rows of each array of a batch."""
     step = _every(rows)
-    return tree.map_structure(lambda leaf: None if leaf is None else leaf[::step], data)
+    return map_arrays(lambda leaf: leaf[::step], data)
 
 
 def _every(rows: int) -> int:
@@ -67,9 +67,8 @@ def _every(rows: int) -> int:
 
 def digest(data: Any, before: int = 0) -> int:
     """A checksum of all numbers in a structure of arrays."""
-    for leaf in tree.flatten(data):
-        if leaf is not None:
-            before = array_digest(dense(leaf) if is_sparse(leaf) else leaf, before)
+    for leaf in arrays_of(data):
+        before = array_digest(dense(leaf) if is_sparse(leaf) else leaf, before)
     return before
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from keras import tree
 
+from abreast.arrays import arrays_of
 from abreast.errors import DataError
 from abreast.staging import NUMPY_LEAVES, Leaves
 
@@ -51,9 +52,7 @@ class ReuseGuard:
                 "let the source return a new array (or a copy) each time, or train with prefetch=0",
             )
         arrays = [
-            (leaf, array)
-            for leaf in tree.flatten(data)
-            if (array := self._leaves.memory(leaf)) is not None and array.size
+            (leaf, array) for leaf in arrays_of(data) if (array := self._leaves.memory(leaf)) is not None and array.size
         ]
         addresses = {_address(array) for _, array in arrays}
         self.copies = self.copies or any(mark.address in addresses and mark.root() is not None for mark in self._seen)

@@ -16,7 +16,8 @@ def module_of(written: Any) -> str:
     `__module__` does not show that: `functools.wraps` copies the one of another function.
     """
     names = getattr(getattr(written, "__func__", written), "__globals__", None)
-    return str((getattr(written, "__module__", None) if names is None else names.get("__name__")) or "")
+    # The type of functions has a descriptor of that name.
+    return str((names.get("__name__") if isinstance(names, dict) else getattr(written, "__module__", None)) or "")
 
 
 def is_keras_or_ours(module: str) -> bool:

@@ -18,9 +18,9 @@ import keras
 import numpy as np
 from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import NamedSharding
-from keras import tree
 
 from abreast import exact, keras_distribution
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.jax import cpu_threads
 from abreast.backend.jax.devices import (
@@ -134,9 +134,7 @@ class JaxBackend:
         if self._launched is not None:
             digest = batch.compared
             first = 0 if batch.held is None else batch.held.start
-        data = tree.map_structure(
-            lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded, first), batch.data
-        )
+        data = map_arrays(lambda leaf: _spread(leaf, padded_rows, sharded, first), batch.data)
         return StagedBatch(data, batch.rows, padded_rows, digest)
 
     def place(self, model: Any, placement: Placement) -> None:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from keras import tree
 
+from abreast.arrays import map_arrays
 from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Placement
 from abreast.backend.jax.job import Job, of_rank_0
@@ -69,7 +70,7 @@ class Launched(LaunchedProcess):
     def put_own(self, batch: HostBatch, each: int = 0) -> StagedBatch:
         """A batch's rows on this process's devices: `each` rows on every device, or more if needed."""
         each = max(each, -(-batch.rows // len(self._local_devices)))
-        data = tree.map_structure(lambda leaf: None if leaf is None else self._blocks(leaf, each), batch.data)
+        data = map_arrays(lambda leaf: self._blocks(leaf, each), batch.data)
         return StagedBatch(data, batch.rows, each)
 
     def _blocks(self, leaf: Any, each: int) -> Blocks:

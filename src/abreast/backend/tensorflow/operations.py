@@ -1,13 +1,17 @@
-"""The operations of a traced graph: those that draw random numbers, and those that call the user's Python."""
+"""The operations of a traced graph: those that draw random numbers, call the user's Python, or decide by values of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from abreast.backend.tensorflow.processes import OWN_PYTHON
 
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
 _PYTHON = ("PyFunc", "EagerPyFunc")
+_CONDITIONS = ("If", "StatelessIf", "Case", "StatelessCase")
+_OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
+_ASSERTION = "AssertGuard"
 
 
 def draws(graph: Any) -> bool:
@@ -23,6 +27,34 @@ def draws_without_seed(operation: Any) -> bool:
 def calls_python(graph: Any) -> bool:
     """Whether a traced step has a `tf.py_function` or `tf.numpy_function` of the user that may keep a state."""
     return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
+
+
+def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]]) -> bool:
+    """Whether a condition of a traced step (`cond`, `switch_case`) depends on numbers of some replicas' rows, not of all.
+
+    `shards`: the arrays of each replica. Conditions on shapes, and those of assertions, do not count.
+    """
+    place = {id(tensor.op): number for number, shard in enumerate(shards) for tensor in shard}
+    return any(
+        0 < len(_replicas_behind(operation.inputs[0].op, place)) < len(shards)
+        for operation in graph.get_operations()
+        if operation.type in _CONDITIONS and _ASSERTION not in operation.name
+    )
+
+
+def _replicas_behind(operation: Any, place: dict[int, int]) -> set[int]:
+    """The numbers of the replicas whose arrays an operation computes with."""
+    found: set[int] = set()
+    seen, todo = {id(operation)}, [operation]
+    while todo:
+        each = todo.pop()
+        if id(each) in place:
+            found.add(place[id(each)])
+        elif each.type not in _OF_SHAPES:
+            new = [tensor.op for tensor in each.inputs if id(tensor.op) not in seen]
+            seen.update(map(id, new))
+            todo += new
+    return found
 
 
 def _is_random(kind: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras import tree
 
+from abreast.arrays import arrays_of, map_arrays
 from abreast.backend.contract import Placement
 from abreast.backend.tensorflow.devices import tf_names
 from abreast.backend.tensorflow.step import StagedBatch
@@ -19,17 +19,17 @@ def put_shards(batch: HostBatch, placement: Placement, first: int = 0) -> Staged
     shares = shares_of(batch.rows, placement.num_devices)
     own = range(first, first + len(tf_names(placement.devices)))
     if batch.held is None:
-        parts = [_cut(leaf, shares, own) for leaf in _leaves(batch.data)]
+        parts = [_cut(leaf, shares, own) for leaf in arrays_of(batch.data)]
         shards = [[part[index] for part in parts] for index in range(len(own))]
     else:
         cut = (batch.rows_at(shares.slices[i]) if shares.counts[i] else batch.first_rows(1) for i in own)
-        shards = [_leaves(data) for data in cut]
+        shards = [arrays_of(data) for data in cut]
     return _put(batch, placement, shards, shares.counts)
 
 
 def put_own_shards(batch: HostBatch, placement: Placement) -> StagedBatch:
     """A batch of this process's own rows on its devices. The row counts of the other processes are not known yet."""
-    return _put(batch, placement, [_leaves(data) for data in batch.cut(len(tf_names(placement.devices)))], ())
+    return _put(batch, placement, [arrays_of(data) for data in batch.cut(len(tf_names(placement.devices)))], ())
 
 
 def _put(batch: HostBatch, placement: Placement, shards: list[list[Any]], counts: tuple[int, ...]) -> StagedBatch:
@@ -37,11 +37,7 @@ def _put(batch: HostBatch, placement: Placement, shards: list[list[Any]], counts
     for shard, device in zip(shards, tf_names(placement.devices), strict=True):
         with tf.device(device):
             on_devices.append([to_device(leaf) for leaf in shard])
-    return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), on_devices, counts)
-
-
-def _leaves(data: Any) -> list[Any]:
-    return [leaf for leaf in tree.flatten(data) if leaf is not None]
+    return StagedBatch(map_arrays(lambda _: 0, batch.data), on_devices, counts)
 
 
 def _cut(leaf: Any, shares: Shares, own: range) -> list[Any]:

@@ -22,7 +22,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
 from abreast.backend.tensorflow.kept_tensors import KeptTensors
-from abreast.backend.tensorflow.operations import calls_python, draws
+from abreast.backend.tensorflow.operations import calls_python, decides_by_own_rows, draws
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
@@ -61,6 +61,8 @@ class Program:
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self._adds_up = kind != "predict" or exact.has_metrics_of_calls(model)
+        # Plain Keras reads both when it makes the function of a step, and not when it calls it.
+        self._is_eager, self._jit_compile = bool(model.run_eagerly), bool(model.jit_compile)
         self.num_traces = self._first_rows = 0
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
         self._reducer = Reducer(variables.devices, reach.processes)
@@ -71,14 +73,17 @@ class Program:
         """Run one step. `expected`: the known specs of the source's batches, which save traces."""
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
-        if self.model.run_eagerly:
+        if self._is_eager:
             noting = nullcontext() if self._is_noted else exact.announcing_draws(self.model)
             self._is_noted = True
             with AT_WORK, self.variables.turn(), noting:
                 self.variables.work(adds_up=self._adds_up)
                 return self._step(staged.structure, counts, tensors)
+        structure = str(staged.structure)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
-        kind = str(staged.structure), fixed
+        if fixed and (structure, fixed) not in self._traces and self._is_traced(structure):
+            fixed = ()  # plain Keras traces a second number of rows as any number
+        kind = structure, fixed
         specs, function = self._traces.get(kind, (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
@@ -100,6 +105,9 @@ class Program:
         is_first = FIRST_ROWS_ARE_KNOWN and self.model.steps_per_execution == 1 and sum(counts) == self._first_rows
         return is_first or _are_fixed(sum(counts), expected)
 
+    def _is_traced(self, structure: str) -> bool:
+        return any(traced == structure for traced, _ in self._traces)
+
     def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> tuple[list[Any], Any]:
         """The specs of a batch, and the step as a graph. `fixed`: the rows of each replica if all batches have the same."""
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
@@ -115,7 +123,7 @@ class Program:
             return self._step(staged.structure, _counts(fixed) if fixed else counts, list(tensors))
 
         signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * len(staged.shards))]
-        jit_compile = bool(self.model.jit_compile) and num_replicas == 1
+        jit_compile = self._jit_compile and num_replicas == 1
         function = tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)
         if not jit_compile:  # a function traced once starts faster
             function = function.get_concrete_function()
@@ -123,6 +131,10 @@ class Program:
                 exact.announce_random(self.model)
             if num_replicas > 1 and calls_python(function.graph):
                 exact.announce_python(self.model)
+            tensors = function.inputs[1 : 1 + len(specs) * len(staged.shards)]
+            shards = [tensors[start : start + len(specs)] for start in range(0, len(tensors), len(specs))]
+            if len(shards) > 1 and decides_by_own_rows(function.graph, shards):
+                exact.announce_conditions(self.model)
         return specs, function
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
 
 from abreast.feed import Part, ReadsParts, array_parts, not_numbers, own_reading
 from abreast.keras_private.data_adapters import ArrayDataAdapter
+from abreast.keras_private.torch import get_device
 from abreast.shares import OwnRows
 
 
@@ -36,13 +38,18 @@ def on_cpu(loader: Any) -> Iterator[Any]:
 
     The loader's iterator is made at once, as Keras does: it draws a seed, which changes later shuffles.
     """
-    with keras.device("cpu"):
+    with _cpu():
         return _each_on_cpu(iter(loader))
+
+
+def _cpu() -> AbstractContextManager[Any]:
+    """Keras's scope of the CPU, unless Keras works there already: this runs at every step."""
+    return nullcontext() if get_device() == "cpu" else keras.device("cpu")
 
 
 def _each_on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
     while True:
-        with keras.device("cpu"):
+        with _cpu():
             try:
                 batch = next(batches)
             except StopIteration:

@@ -33,30 +33,33 @@ class _Operations(TorchDispatchMode):
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
         if reads or torch.Tag.dynamic_output_shape in func.tags:
-            self._note(reads, _modules_from(sys._getframe(1)))
+            self._note(reads, list(_frames_from(sys._getframe(1))))
         return func(*args, **(kwargs or {}))
 
-    def _note(self, reads: bool, modules: Iterator[str]) -> None:
+    def _note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
         """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
-        innermost = next(modules, "torch.")  # a thread of autograd runs no Python code
-        asked = (each for each in (innermost, *modules) if not each.startswith(_FOR_OTHERS))
+        innermost, function = frames[0] if frames else ("torch.", "")  # a thread of autograd runs no Python code
+        asked = (module for module, _ in frames if not module.startswith(_FOR_OTHERS))
         asking = innermost if innermost == _SEEDS else next(asked, "torch.")
-        self.depend_on_values = self.depend_on_values or not asking.startswith(_NOT_USERS)
-        self.read_values = self.read_values or (reads and not innermost.startswith(_NOT_USERS))
+        by_user = not asking.startswith(_NOT_USERS)
+        self.depend_on_values = self.depend_on_values or by_user
+        branches = innermost == _CORE and function in ("cond", "switch")
+        self.read_values = self.read_values or (reads and by_user and (branches or asking == innermost))
 
 
 _NOT_USERS = ("abreast.", "keras.", "torch.")
 _SEEDS = "keras.src.backend.torch.random"
+_CORE = "keras.src.backend.torch.core"
 # Code of Keras that works for whoever calls it.
 _FOR_OTHERS = ("keras.src.backend.", "keras.src.ops.", "keras.src.utils.", "keras.src.tree.", "optree")
 
 
-def _modules_from(frame: types.FrameType | None) -> Iterator[str]:
-    """The names of the modules whose code runs in a frame and its callers, without PyTorch's."""
+def _frames_from(frame: types.FrameType | None) -> Iterator[tuple[str, str]]:
+    """The names of module and function in a frame and its callers, without PyTorch's."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] != "torch":
-            yield name
+            yield name, frame.f_code.co_name
         frame = frame.f_back
 
 

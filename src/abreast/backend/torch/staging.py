@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from keras import tree
 
+from abreast.arrays import arrays_of, map_arrays
 from abreast.keras_private.torch import get_device
 from abreast.staging import Leaves, numpy_memory
 
@@ -30,9 +30,8 @@ class StagedShard:
         if self._copied is not None:
             stream = torch.cuda.current_stream()
             stream.wait_event(self._copied)
-            for leaf in tree.flatten(self._data):
-                if leaf is not None:
-                    leaf.record_stream(stream)  # or the copying stream, which owns the memory, would reuse it too early
+            for leaf in arrays_of(self._data):
+                leaf.record_stream(stream)  # or the copying stream, which owns the memory, would reuse it too early
         return self._data
 
     def wait(self) -> None:
@@ -45,10 +44,10 @@ def begin_copy(shard: Any, device: str) -> StagedShard:
     """Begin to copy a shard (tensors or NumPy arrays) to `device` (`gpu:0` or `cpu:0`, for example); callable in any thread."""
     if not device.startswith("gpu:"):
         there = get_device()
-        return StagedShard(_mapped(shard, lambda leaf: _own(leaf).to(there)))
+        return StagedShard(map_arrays(lambda leaf: _own(leaf).to(there), shard))
     target = torch.device("cuda", int(device.removeprefix("gpu:")))
     with torch.cuda.stream(_copying_stream(target)):
-        data = _mapped(shard, lambda leaf: _pinned(leaf).to(target, non_blocking=True))
+        data = map_arrays(lambda leaf: _pinned(leaf).to(target, non_blocking=True), shard)
         copied = torch.cuda.Event()
         copied.record()
     return StagedShard(data, copied)
@@ -84,10 +83,6 @@ LEAVES = Leaves(memory=_memory, copy=_copy)
 
 def _address(memory: Any) -> int:
     return torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-
-
-def _mapped(shard: Any, move: Any) -> Any:
-    return tree.map_structure(lambda leaf: None if leaf is None else move(leaf), shard)
 
 
 def _own(leaf: Any) -> torch.Tensor:

@@ -18,6 +18,7 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact, users_line
+from abreast.arrays import map_arrays
 from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
@@ -222,7 +223,7 @@ def _unpacked(shard: Any) -> Any:
 
 def _copied(weight: Any) -> Any:
     """A copy of sample weights, for a mask that Keras multiplies in place: the source and backward need the original."""
-    return tree.map_structure(lambda leaf: None if leaf is None else leaf.clone(), weight)
+    return map_arrays(lambda leaf: leaf.clone(), weight)
 
 
 @torch.no_grad()
