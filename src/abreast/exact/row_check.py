@@ -6,6 +6,7 @@ in steps (`gathered.py`). Imports no framework.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,20 +30,37 @@ from abreast.stdout import without_styles
 
 @dataclass
 class _Checked:
-    """The findings of a check, and the kinds of numbers in the batches whose rows it looked at.
+    """The findings of the last check, and the kinds of numbers in the batches whose rows the checks looked at.
 
-    `steps`: those of a user's own step since the first check; from `next_look` on, it is checked again.
+    `compiled`: the model's arguments of `compile` as of the last check. `steps`: those of a user's own step since the first
+    check; from `next_look` on, it is checked again. `changes`: those of the model's Python state since the first check.
     """
 
     found: Relations
+    compiled: weakref.ref[Any] | None
     marks: set[Any]
     steps: int = 0
     next_look: int = 4
+    changes: int = 0
+    is_changed: bool = False
 
     @property
     def is_old(self) -> bool:
-        return self.steps >= self.next_look
+        return self.is_changed or self.steps >= self.next_look
 
+    def changed(self) -> None:
+        """Count a change. After the first ones, changes are probably numbers that a callback sets at every step."""
+        self.changes += 1
+        self.is_changed = self.is_changed or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
+
+    def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any]) -> None:
+        if self.steps >= self.next_look:
+            self.next_look *= 4
+        self.found, self.compiled, self.is_changed = found, compiled, False
+        self.marks |= marks
+
+
+_FIRST_CHANGES = 16
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
 _checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], _Checked]] = WeakKeyDictionary()
@@ -71,7 +89,8 @@ class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
     A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
-    and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to.
+    and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to. Any step is checked
+    again after `compile`, because the user's code may have changed before it, and after changes that the backend reports.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -92,6 +111,12 @@ class RowCheck:
             self._last.steps += 1
             self.is_due = self.is_due or self._last.is_old
 
+    def model_changed(self) -> None:
+        """The user's code has changed Python state that the model's step reads."""
+        if self._last is not None:
+            self._last.changed()
+            self.is_due = self._last.is_old
+
     def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """Check the model, or report the findings of an earlier check. Raises `ModelError`.
 
@@ -107,15 +132,15 @@ class RowCheck:
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         known = checked.get(key)
-        if known is None or known.is_old or not self._marks <= known.marks:
+        compiled = _compile_arguments(self._model)
+        if known is None or known.is_old or known.compiled != compiled or not self._marks <= known.marks:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
-            last = known or _Checked(found, set())
-            next_look = last.next_look * 4 if last.is_old else last.next_look
-            known = checked[key] = _Checked(found, self._marks | last.marks, last.steps, next_look)
+            known = known or checked.setdefault(key, _Checked(found, compiled, set()))
+            known.renew(found, compiled, self._marks)
             _found.setdefault(self._model, Relations()).add(found)
         self._last = known
         _say(self._kind, self._model, known.found, own)
@@ -135,6 +160,12 @@ class RowCheck:
                 f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
             )
             return Relations(depends_on_values=True)
+
+
+def _compile_arguments(model: Any) -> weakref.ref[Any] | None:
+    """A reference to the object that each call of `compile` makes anew."""
+    made = getattr(model, "_compile_config", None)
+    return None if made is None else weakref.ref(made)
 
 
 def _begin_of(error: Exception) -> str:

@@ -389,12 +389,20 @@ class Handed:
     """
 
     def __init__(self, iterator: FeedIterator) -> None:
-        self.adapter = iterator.adapter
-        self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken: Taken[Any] | None = iterator.take()
         # Whether the user's code may run before and after the step of this batch.
         self.after_users_code = self.before_users_code = True
+
+    @property
+    def adapter(self) -> DataAdapter:
+        """Keras's own adapter of the source."""
+        return self._iterator.adapter
+
+    @property
+    def state_is_read_between_steps(self) -> bool:
+        """Whether any code reads or assigns variables between two steps."""
+        return self._iterator.state_is_read_between_steps
 
     def __iter__(self) -> Handed:
         return self

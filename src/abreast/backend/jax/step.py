@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
+from abreast.backend.jax.uneven import UnevenRows
 from abreast.backend.several_steps import results_of
 from abreast.errors import ModelError
 from abreast.exact import optimizers
@@ -210,28 +212,35 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     step: Any = getattr(model, f"{kind}_step")
     sharded, replicated = sharded_over(placement.devices), replicated_over(placement.devices)
 
-    def keep_rows(leaf: Any, rows: Rows) -> Any:
+    def keep_rows(leaf: Any, rows: Rows, onto: Any) -> Any:
         if leaf is None:
             return None
         ranges = ((0, rows),) if isinstance(rows, int) else rows
         if leaf.shape[0] == sum(stop - start for start, stop in ranges):
             return leaf
         found = [leaf[start:stop] for start, stop in ranges]
-        return jax.lax.with_sharding_constraint(found[0] if len(found) == 1 else jax.numpy.concatenate(found), sharded)
+        return jax.lax.with_sharding_constraint(found[0] if len(found) == 1 else jax.numpy.concatenate(found), onto)
 
-    def program(state: Any, data: Any, rows: Rows) -> Any:
+    def program(state: Any, data: Any, rows: Rows, onto: Any) -> Any:
         with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
             outputs, new_state = step(
-                tuple(map(list, state)), tree.map_structure(lambda leaf: keep_rows(leaf, rows), data)
+                tuple(map(list, state)), tree.map_structure(lambda leaf: keep_rows(leaf, rows, onto), data)
             )
         new_state = (state[0], new_state) if kind == "predict" else new_state
         return outputs, tuple(_Values(list(values)) for values in new_state)
 
     if model.run_eagerly or not model.jit_compile:
-        sharded = replicated  # outside a program, JAX does not shard uneven arrays
-        return program
+        return partial(program, onto=replicated)  # outside a program, JAX does not shard uneven arrays
     outputs = None if replicated.is_fully_addressable else replicated
-    return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
+
+    def compiled(onto: Any) -> Callable[..., Any]:
+        on_rows = partial(program, onto=onto)
+        jitted: Any = jax.jit(on_rows, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
+        return jitted  # type: ignore[no-any-return]
+
+    if placement.num_devices == 1:
+        return compiled(sharded)
+    return UnevenRows(compiled(sharded), compiled(replicated), placement.num_devices)
 
 
 def _ordered() -> ModelError:

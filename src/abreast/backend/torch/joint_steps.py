@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -26,12 +27,13 @@ class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
     `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
-    (`train_on_batch`).
+    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state.
     """
 
     look: bool
     checked: bool
     by_hand: bool
+    changed: Callable[[], None]
 
 
 class Ranks(Protocol):
@@ -100,11 +102,16 @@ class JointSteps:
                 self._check_rows(taken)
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
-            moment = Moment(look, checked, by_hand)
+            moment = Moment(look, checked, by_hand, partial(self._check_again, taken))
             return self._ranks.prepared(self._kind, self._model, self._placement, taken, moment)
         except BaseException:
             self._stage.discard(taken.staged)
             raise
+
+    def _check_again(self, taken: Taken[StagedBatch]) -> None:
+        self._check.model_changed()
+        if self._check.is_due:
+            self._check_rows(taken)
 
     def _check_rows(self, taken: Taken[StagedBatch]) -> None:
         own_step = exact.overrides_step(self._model, "train") and self._kind == "train"

@@ -63,7 +63,11 @@ class Leader:
     ) -> Callable[[], Any]:
         staged = taken.staged
         team = self._team_for(placement)
+        before = team_model_of(model)
+        changes = 0 if before is None else before.num_changes
         team_model = team.team_model(model, placement.num_devices, placement.batch_norm == "global", moment.look)
+        if before is not None and (team_model is not before or team_model.num_changes > changes):
+            moment.changed()
         team.relate(team_model, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team

@@ -203,6 +203,7 @@ class Team:
             self.collect_gradients(team_model.step.model)
             with self._translated():
                 self._send_all(self._workers(team_model.size), messages.STATE, (team_model.key, data))
+            team_model.num_changes += 1
         team_model.python_state.accept()
         return True
 

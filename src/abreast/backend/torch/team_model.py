@@ -46,6 +46,7 @@ class TeamModel:
 
     def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState | None) -> None:
         self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
+        self.num_changes = 0  # changes of the Python state that the workers were sent
         self.seen: set[Kind] = set()
         self.left_by_steps: set[str] = set()  # settings that steps change
         self.size = step.link.num_replicas
