@@ -20,6 +20,7 @@ import cloudpickle
 import keras
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.parametrize import is_parametrized
 
 from abreast import exact
 from abreast.backend.torch.pickle_objects import reducer
@@ -162,6 +163,8 @@ def _is_compiled(value: Any) -> bool:
 def _state(value: Any) -> dict[str, Any]:
     """The attributes of one object, except attributes that only this process can use."""
     own = getattr(type(value), "__getstate__", None) is not getattr(object, "__getstate__", None)
+    if isinstance(value, torch.nn.Module) and is_parametrized(value):
+        own = False  # PyTorch's own raises an error: such a module has a class of its own, which a file should not hold
     state = value.__getstate__() if own else value.__dict__
     if not isinstance(state, dict):
         return {"__state__": state}
