@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import keras
@@ -43,6 +43,7 @@ class _Checked:
     next_look: int = 4
     changes: int = 0
     is_changed: bool = False
+    had_equal_rows: bool = False  # whether the inputs showed no relation, because all rows of the batch were equal
 
     @property
     def is_old(self) -> bool:
@@ -53,10 +54,11 @@ class _Checked:
         self.changes += 1
         self.is_changed = self.is_changed or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
 
-    def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any]) -> None:
+    def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
         if self.steps >= self.next_look:
             self.next_look *= 4
         self.found, self.compiled, self.is_changed = found, compiled, False
+        self.had_equal_rows = has_equal_rows
         self.marks |= marks
 
 
@@ -85,31 +87,53 @@ def added_states(model: Any) -> set[int]:
     return _found[model].added if is_checked(model) else set()
 
 
+class Batch(Protocol):
+    """A batch whose rows are all in this process."""
+
+    @property
+    def has_equal_rows(self) -> bool:
+        """Whether all rows of the inputs are equal."""
+        ...
+
+    def marks(self, known: set[Any]) -> set[Any]:
+        """The kinds of numbers in its rows, without the known ones."""
+        ...
+
+
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
     A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
     and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to. Any step is checked
-    again after `compile`, because the user's code may have changed before it, and after changes that the backend reports.
+    again after `compile`, because the user's code may have changed before it, after changes that the backend reports, and at the
+    first batch whose rows differ.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
         self._kind, self._model = kind, model
+        self._wanted = wanted
         self._is_watching = wanted and overrides_step(model, kind)
         self._marks: set[Any] = set()
+        self._has_equal_rows = False
         self._last: _Checked | None = None
         self.is_due = wanted
 
-    def meet(self, marks: Callable[[set[Any]], set[Any]] | None) -> None:
-        """Meet a batch; `marks` returns the kinds of its numbers without the given ones. None: only a part of it is here."""
+    def meet(self, batch: Batch | None) -> None:
+        """Meet a batch before its step; None: only a part of it is here."""
+        if not self._wanted:
+            return
+        known = self._last
+        if batch is not None and (known is None or known.had_equal_rows):
+            self._has_equal_rows = batch.has_equal_rows
+            self.is_due = self.is_due or not self._has_equal_rows
         if not self._is_watching:
             return
-        if marks is not None and (new := marks(self._marks)):
+        if batch is not None and (new := batch.marks(self._marks)):
             self._marks |= new
             self.is_due = True
-        if self._last is not None:
-            self._last.steps += 1
-            self.is_due = self.is_due or self._last.is_old
+        if known is not None:
+            known.steps += 1
+            self.is_due = self.is_due or known.is_old
 
     def model_changed(self) -> None:
         """The user's code has changed Python state that the model's step reads."""
@@ -133,14 +157,15 @@ class RowCheck:
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         known = checked.get(key)
         compiled = _compile_arguments(self._model)
-        if known is None or known.is_old or known.compiled != compiled or not self._marks <= known.marks:
+        is_new = known is None or known.compiled != compiled or known.had_equal_rows > self._has_equal_rows
+        if known is None or is_new or known.is_old or not self._marks <= known.marks:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
             known = known or checked.setdefault(key, _Checked(found, compiled, set()))
-            known.renew(found, compiled, self._marks)
+            known.renew(found, compiled, self._marks, self._has_equal_rows)
             _found.setdefault(self._model, Relations()).add(found)
         self._last = known
         _say(self._kind, self._model, known.found, own)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from abreast.arrays import is_plain, map_arrays
+from abreast.arrays import arrays_of, is_plain, map_arrays
 from abreast.errors import DataError
 from abreast.feed.parts import Part, digest, evenly_spaced
 from abreast.feed.sparse import dense, is_sparse
@@ -82,6 +82,11 @@ class HostBatch:
         """The number of rows that this process holds."""
         return self.rows if self.held is None else len(self.held)
 
+    @property
+    def has_equal_rows(self) -> bool:
+        """Whether all rows of the inputs that this process holds are equal, as in a batch of zeros."""
+        return all(map(_has_equal_rows, arrays_of(self.data[0] if type(self.data) is tuple else self.data)))
+
     def cut(self, num_devices: int) -> list[Any]:
         """One shard per device, as views. A device without rows gets the first row as a stand-in (see `Shares`)."""
         return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
@@ -108,6 +113,14 @@ class HostBatch:
 
     def _at(self, rows: slice | list[int]) -> Any:
         return map_arrays(lambda leaf: _rows_of(leaf, rows), self.data)
+
+
+def _has_equal_rows(leaf: Any) -> bool:
+    try:
+        array = np.asarray(leaf)
+    except (TypeError, RuntimeError):  # torch's bfloat16, a tensor on a GPU
+        return False
+    return all(bool((array[:stop] == array[:1]).all()) for stop in (2, None))
 
 
 def _rows_of(leaf: Any, rows: slice | list[int]) -> Any:

@@ -221,7 +221,7 @@ class TensorFlowBackend:
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             if taken.counts is not None and self._launched is not None:
                 self._launched.complete(taken.staged, taken.counts)
-            check.meet(taken.host.marks if taken.is_whole else None)
+            check.meet(taken.host if taken.is_whole else None)
             if not programs or check.is_due:
                 with nullcontext() if self._launched is None else self._launched.preparing(model):
                     prepare(taken)

@@ -96,7 +96,7 @@ class JointSteps:
     def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
         try:
             _build(self._model, taken.host)
-            self._check.meet(taken.host.marks if taken.is_whole else None)
+            self._check.meet(taken.host if taken.is_whole else None)
             checked = self._check.is_due
             if checked:
                 self._check_rows(taken)
