@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -36,28 +36,28 @@ class _Checked:
     check; from `next_look` on, it is checked again. `changes`: those of the model's Python state since the first check.
     """
 
-    found: Relations
-    compiled: weakref.ref[Any] | None
-    marks: set[Any]
+    found: Relations = field(default_factory=Relations)
+    compiled: weakref.ref[Any] | None = None
+    marks: set[Any] = field(default_factory=set)
     steps: int = 0
     next_look: int = 4
     changes: int = 0
-    is_changed: bool = False
+    is_stale: bool = True  # as before the first check
     had_equal_rows: bool = False  # whether the inputs showed no relation, because all rows of the batch were equal
 
     @property
     def is_old(self) -> bool:
-        return self.is_changed or self.steps >= self.next_look
+        return self.is_stale or self.steps >= self.next_look
 
     def changed(self) -> None:
         """Count a change. After the first ones, changes are probably numbers that a callback sets at every step."""
         self.changes += 1
-        self.is_changed = self.is_changed or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
+        self.is_stale = self.is_stale or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
 
     def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
         if self.steps >= self.next_look:
             self.next_look *= 4
-        self.found, self.compiled, self.is_changed = found, compiled, False
+        self.found, self.compiled, self.is_stale = found, compiled, False
         self.had_equal_rows = has_equal_rows
         self.marks |= marks
 
@@ -139,7 +139,7 @@ class RowCheck:
         """The user's code has changed Python state that the model's step reads."""
         if self._last is not None:
             self._last.changed()
-            self.is_due = self._last.is_old
+            self.is_due = self.is_due or self._last.is_old
 
     def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """Check the model, or report the findings of an earlier check. Raises `ModelError`.
@@ -155,16 +155,15 @@ class RowCheck:
         # Otherwise `evaluate` and `predict` run the same code.
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
-        known = checked.get(key)
+        known = checked.setdefault(key, _Checked())
         compiled = _compile_arguments(self._model)
-        is_new = known is None or known.compiled != compiled or known.had_equal_rows > self._has_equal_rows
-        if known is None or is_new or known.is_old or not self._marks <= known.marks:
+        shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
+        if known.is_old or known.compiled != compiled or shows_more:
             install()
             for parts in looks:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
-            known = known or checked.setdefault(key, _Checked(found, compiled, set()))
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             _found.setdefault(self._model, Relations()).add(found)
         self._last = known
