@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from keras import tree
 
+from abreast.arrays import arrays_of
 from abreast.backend.reading import ITERATORS, watched_pipeline
 from abreast.feed import FeedIterator
 from abreast.replacing import replaced
@@ -65,7 +65,7 @@ class SourceFingerprints:
 
 def fingerprint(batch: Any) -> Fingerprint:
     """The fingerprint of a batch: equal for equal numbers, in any framework's tensors and any precision of float."""
-    leaves = [_numbers(leaf) for leaf in tree.flatten(batch) if leaf is not None]
+    leaves = [_numbers(leaf) for leaf in arrays_of(batch)]
     whole = hashlib.blake2b(digest_size=12)
     for leaf in leaves:
         whole.update(f"{leaf.shape}".encode() + leaf.tobytes())

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import tree
 
+from abreast.arrays import arrays_of, map_arrays
 from abreast.checkpoints.callback import Checkpoint
 from abreast.errors import DataError, ModelError, a_type
 from abreast.feed import cut_validation, torch_loader
@@ -161,8 +162,7 @@ class FitCall:
         if kept < rows and kept < _CHANGED_BATCHES * (self.arguments["batch_size"] or _BATCH_SIZE):
             return None
         names = ("x", "y", "sample_weight")
-        cut = lambda leaf: None if leaf is None else leaf[:kept]  # noqa: E731
-        first = {name: tree.map_structure(cut, self.arguments[name]) for name in names}
+        first = {name: map_arrays(lambda leaf: leaf[:kept], self.arguments[name]) for name in names}
         return self.fit_arguments(**first | {"x": change(first["x"])})
 
     def mean_rows(self) -> float | None:
@@ -263,31 +263,31 @@ class _ContinuedDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras h
 
 def _repeat(batch: Any) -> Iterator[Any]:
     """Copies of a batch, in a ring. A feed that gets one buffer again and again would copy every batch."""
-    ring = [tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch) for _ in range(_RING)]
+    ring = [map_arrays(np.array, batch) for _ in range(_RING)]
     while True:
         yield from ring
 
 
 def rows_of(batch: Any) -> int:
-    return int(next(leaf.shape[0] for leaf in tree.flatten(batch) if leaf is not None))
+    return int(arrays_of(batch)[0].shape[0])
 
 
 def bytes_of(batch: Any) -> int:
-    return sum(int(np.asarray(leaf).nbytes) for leaf in tree.flatten(batch) if leaf is not None)
+    return sum(int(np.asarray(leaf).nbytes) for leaf in arrays_of(batch))
 
 
 def shapes_of(batch: Any) -> tuple[str, ...]:
-    return tuple("x".join(map(str, leaf.shape)) for leaf in tree.flatten(batch) if leaf is not None)
+    return tuple("x".join(map(str, leaf.shape)) for leaf in arrays_of(batch))
 
 
 def with_rows(batch: Any, rows: int) -> Any:
     """A batch with `rows` rows: its own rows, repeated as often as needed."""
     own = rows_of(batch)
     order = np.arange(rows) % own
-    return tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf)[order], batch)
+    return map_arrays(lambda leaf: np.asarray(leaf)[order], batch)
 
 
 def on_host(batch: Any) -> Any:
     """Copies of any framework's tensors as NumPy arrays; a PyTorch loader's list becomes the tuple that `fit` expects."""
     batch = tuple(batch) if isinstance(batch, list) else batch
-    return tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch)
+    return map_arrays(np.array, batch)

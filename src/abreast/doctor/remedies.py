@@ -18,6 +18,7 @@ import numpy as np
 from keras import tree
 
 from abreast import placed_models
+from abreast.arrays import arrays_of
 from abreast.doctor.call import FitCall, bytes_of, with_rows
 from abreast.doctor.facts import (
     COMPILED,
@@ -238,7 +239,7 @@ def as_uint8(x: Any, scale: int = 1) -> Any:
 
 def uint8_bytes(x: Any) -> tuple[int, bool]:
     """Bytes of `x` with its whole numbers as `uint8`, and whether these are divided by 255; 0 bytes if it has none."""
-    leaves = [np.asarray(leaf) for leaf in tree.flatten(x) if leaf is not None]
+    leaves = [np.asarray(leaf) for leaf in arrays_of(x)]
     for scale in (1, 255):
         whole = [_whole(leaf, scale) for leaf in leaves]
         if any(whole):

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from keras import ops, tree
+from keras import ops
 
+from abreast.arrays import map_arrays
 from abreast.exact.calls import FullRun, PartRun, PerturbedRun
 from abreast.exact.dry_run import dry_run
 from abreast.exact.global_draws import drew, rewind_generators
@@ -140,7 +141,7 @@ def _are_close(some: list[Any], others: list[Any]) -> bool:
 
 
 def _cut(data: Any, part: RowRange) -> Any:
-    return tree.map_structure(lambda leaf: None if leaf is None else leaf[part.first : part.last], data)
+    return map_arrays(lambda leaf: leaf[part.first : part.last], data)
 
 
 def _states(model: Any) -> list[Any]:

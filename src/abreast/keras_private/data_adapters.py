@@ -40,6 +40,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
+from abreast.arrays import arrays_of
 from abreast.keras_private.modules import KERAS
 from abreast.replacing import replaced
 
@@ -103,7 +104,7 @@ def places_and_rows(adapter: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     arrays are copied, except read-only ones.
     """
     inputs = adapter._inputs
-    leaves = [leaf for leaf in tree.flatten(inputs) if leaf is not None]
+    leaves = arrays_of(inputs)
     if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" for leaf in leaves):
         return None
     places, rows = copy.copy(adapter), copy.copy(adapter)

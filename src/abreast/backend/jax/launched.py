@@ -16,7 +16,6 @@ from weakref import ref
 
 import jax
 import numpy as np
-from keras import tree
 
 from abreast.arrays import map_arrays
 from abreast.backend.agreement import digest_of_text
@@ -92,7 +91,7 @@ class Launched(LaunchedProcess):
             shape = (each * len(self.names), *blocks.arrays[0].shape[1:])
             return jax.make_array_from_single_device_arrays(shape, sharded, blocks.arrays)
 
-        data = tree.map_structure(lambda leaf: None if leaf is None else join(leaf), staged.data)
+        data = map_arrays(join, staged.data)
         starts = np.cumsum([0, *(each * number for number in self.num_devices)]).tolist()
         rows = tuple((start, start + count) for start, count in zip(starts, counts, strict=False) if count)
         return StagedBatch(data, rows, each * len(self.names), digest_of_text(str(counts)))

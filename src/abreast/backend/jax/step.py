@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from keras import tree
 
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
@@ -213,8 +214,6 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     sharded, replicated = sharded_over(placement.devices), replicated_over(placement.devices)
 
     def keep_rows(leaf: Any, rows: Rows, onto: Any) -> Any:
-        if leaf is None:
-            return None
         ranges = ((0, rows),) if isinstance(rows, int) else rows
         if leaf.shape[0] == sum(stop - start for start, stop in ranges):
             return leaf
@@ -224,7 +223,7 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     def program(state: Any, data: Any, rows: Rows, onto: Any) -> Any:
         with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
             outputs, new_state = step(
-                tuple(map(list, state)), tree.map_structure(lambda leaf: keep_rows(leaf, rows, onto), data)
+                tuple(map(list, state)), map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data)
             )
         new_state = (state[0], new_state) if kind == "predict" else new_state
         return outputs, tuple(_Values(list(values)) for values in new_state)
@@ -235,8 +234,7 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
 
     def compiled(onto: Any) -> Callable[..., Any]:
         on_rows = partial(program, onto=onto)
-        jitted: Any = jax.jit(on_rows, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
-        return jitted  # type: ignore[no-any-return]
+        return jax.jit(on_rows, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
 
     if placement.num_devices == 1:
         return compiled(sharded)

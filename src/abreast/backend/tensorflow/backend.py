@@ -19,6 +19,7 @@ import tensorflow as tf
 from keras import tree
 
 from abreast import exact, keras_distribution
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
@@ -274,9 +275,7 @@ class TensorFlowBackend:
 
         def first(count: int) -> Any:
             with tf.device(probe.device):
-                return tree.map_structure(
-                    lambda leaf: None if leaf is None else to_device(leaf), batch.telling_rows(count)
-                )
+                return map_arrays(to_device, batch.telling_rows(count))
 
         # `counts[0]` is known to all processes: rank 0 has at least that many rows, and its findings are used.
         check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)

@@ -18,6 +18,7 @@ import tensorflow as tf
 from keras import tree
 
 from abreast import exact, users_line
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
@@ -133,7 +134,7 @@ class Program:
                 exact.announce_python(self.model)
             tensors = function.inputs[1 : 1 + len(specs) * len(staged.shards)]
             shards = [tensors[start : start + len(specs)] for start in range(0, len(tensors), len(specs))]
-            if len(shards) > 1 and decides_by_own_rows(function.graph, shards):
+            if decides_by_own_rows(function.graph, shards):
                 exact.announce_conditions(self.model)
         return specs, function
 
@@ -316,7 +317,7 @@ def _metric_results(model: Any) -> dict[str, Any]:
 def _packed(structure: Any, tensors: list[Any]) -> Any:
     """The structure with the tensors in place of its zeros; None stays."""
     remaining = iter(tensors)
-    return tree.map_structure(lambda leaf: None if leaf is None else next(remaining), structure)
+    return map_arrays(lambda _: next(remaining), structure)
 
 
 def _call(model: Any, x: Any, training: bool) -> Any:

@@ -163,9 +163,9 @@ def _is_compiled(value: Any) -> bool:
 def _state(value: Any) -> dict[str, Any]:
     """The attributes of one object, except attributes that only this process can use."""
     own = getattr(type(value), "__getstate__", None) is not getattr(object, "__getstate__", None)
-    if isinstance(value, torch.nn.Module) and is_parametrized(value):
-        own = False  # PyTorch's own raises an error: such a module has a class of its own, which a file should not hold
-    state = value.__getstate__() if own else value.__dict__
+    # That of a parametrized module raises an error: the module has a class of its own, which a file should not hold.
+    refuses = isinstance(value, torch.nn.Module) and is_parametrized(value)
+    state = value.__getstate__() if own and not refuses else value.__dict__
     if not isinstance(state, dict):
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
