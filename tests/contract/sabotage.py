@@ -235,8 +235,8 @@ def _without_xla() -> Iterator[None]:
         step = getattr(model, f"{kind}_step")
 
         def of_one_device(state: Any, data: Any) -> Any:
-            outputs, new_state = step(tuple(map(list, state)), data)
-            return outputs, tuple(jax_step._Values(list(values)) for values in new_state)
+            outputs, new_state = step(state, data)
+            return outputs, tuple(map(list, new_state))
 
         mesh = devices._mesh(placement.devices)
         specs: Any = {"in_specs": (PartitionSpec(), PartitionSpec("batch")), "out_specs": PartitionSpec()}

@@ -38,7 +38,6 @@ _VARIABLES: dict[Kind, tuple[str, ...]] = {
 }
 
 
-@jax.tree_util.register_pytree_node_class
 class _Values:
     """The values of some variables. Not a list: Keras would examine each of them at every step.
 
@@ -47,26 +46,19 @@ class _Values:
 
     __slots__ = ("shown", "values")
 
-    def __init__(self, values: Any, shown: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, values: list[Any], shown: Callable[[Any], Any] | None) -> None:
         self.values = values
         self.shown = shown
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values if self.shown is None else map(self.shown, self.values))
 
-    def tree_flatten(self) -> tuple[Any, None]:
-        return self.values, None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, values: Any) -> _Values:
-        return cls(values)
-
 
 @dataclass
 class Newest:
     """The newest variables of a running call, which takes them out of the model."""
 
-    values: Any = None
+    values: Any = None  # a `_Values` per list
     variables: tuple[list[Any], ...] = ()  # the variables of `values`; a callback may freeze some of them meanwhile
     logs: Any = None
 
@@ -101,6 +93,7 @@ class Steps:
         self._replicated = replicated_over(placement.devices)
         self._sharded = sharded_over(placement.devices)
         self._launched = launched
+        self._shown = None if launched is None else launched.handed
         self._program_digest: int | None = None
         # With many steps under way, XLA's CPU threads can wait for one another until XLA aborts.
         self._waits = placement.num_devices > 1 and platform() == "cpu"
@@ -133,25 +126,25 @@ class Steps:
         if self._waits:
             jax.block_until_ready(newest.logs)
         try:
+            state = tuple([group.values for group in newest.values])
             if self._launched is not None:
-                self._check(staged, self._launched)
-            newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
+                self._check(state, staged, self._launched)
+            newest.logs, state = self._program(state, staged.data, staged.rows)
         except ValueError as error:
             if "ordered effects" in str(error):
                 raise _ordered() from error
             raise
+        newest.values = tuple([_Values(values, self._shown) for values in state])
         if self._launched is not None:
             newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
             if self._kind == "predict":
                 newest.logs = self._launched.kept_outputs(newest.logs, taken.counts)
-            for values in newest.values:
-                values.shown = self._launched.handed
         return newest.logs
 
-    def _check(self, staged: StagedBatch, launched: Launched) -> None:
+    def _check(self, state: Any, staged: StagedBatch, launched: Launched) -> None:
         """Check before a call's first step that all processes run the same program on the same batch."""
         if self._program_digest is None:
-            self._program_digest = program_digest(self._program, self._newest.values, staged.data, staged.rows)
+            self._program_digest = program_digest(self._program, state, staged.data, staged.rows)
         launched.before_step(staged.digest, self._program_digest)
 
     def _take_variables(self) -> None:
@@ -164,8 +157,7 @@ class Steps:
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
         groups = zip(apart(state), self._newest.variables, strict=True)
-        shown = None if self._launched is None else self._launched.handed
-        self._newest.values = tuple(_Values(self._onto_devices(list(values), of), shown) for values, of in groups)
+        self._newest.values = tuple(_Values(self._onto_devices(list(values), of), self._shown) for values, of in groups)
 
     def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
         launched = self._launched
@@ -222,11 +214,9 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
 
     def program(state: Any, data: Any, rows: Rows, onto: Any) -> Any:
         with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
-            outputs, new_state = step(
-                tuple(map(list, state)), map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data)
-            )
+            outputs, new_state = step(state, map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data))
         new_state = (state[0], new_state) if kind == "predict" else new_state
-        return outputs, tuple(_Values(list(values)) for values in new_state)
+        return outputs, tuple(map(list, new_state))
 
     if model.run_eagerly or not model.jit_compile:
         return partial(program, onto=replicated)  # outside a program, JAX does not shard uneven arrays
