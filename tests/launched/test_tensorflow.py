@@ -84,6 +84,36 @@ def test_gradients_are_sent_in_buckets_while_the_backward_pass_goes_on(old: str,
         assert new or re.search("bB(s|S)|sbB", order), order
 
 
+_CONDITIONS = """
+import abreast
+scope = abreast.DataParallel()
+import keras
+import numpy as np
+from keras import ops
+class OneOfTwo(keras.layers.Layer):
+    def call(self, inputs):
+        return ops.cond(ops.mean(inputs) > 0, lambda: inputs, lambda: 0.1 * inputs)
+def train(name, optimizer, *layers):
+    with scope:
+        model = keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(1)], name=name)
+        model.compile(optimizer, "mse")
+    model.fit(x, x[:, :1], batch_size=16, verbose=0, shuffle=False)
+x = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+x[:16] = abs(x[:16])  # the first rows take the same way
+train("scaled", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))  # decides by the gradients of all
+train("decides", "sgd", OneOfTwo())
+"""
+
+
+@pytest.mark.in_turn
+def test_a_condition_on_the_rows_of_one_process_is_announced() -> None:
+    processes = start_ranks(_CONDITIONS)
+    errors = [ended(process)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert errors[0].count("has a condition") == 1
+    assert "the step of decides has a condition" in errors[0]
+
+
 # Assignments that Keras does not see.
 _BY_TENSORFLOW = DIFFERENCES.replace(
     "print(json.dumps(found))",

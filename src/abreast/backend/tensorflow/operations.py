@@ -29,25 +29,29 @@ def calls_python(graph: Any) -> bool:
     return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
 
 
-def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]]) -> bool:
+def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replicas: int) -> bool:
     """Whether a condition of a traced step (`cond`, `switch_case`) depends on numbers of some replicas' rows, not of all.
 
-    `shards`: the arrays of each replica. Conditions on shapes, and those of assertions, do not count.
+    `shards`: the arrays of each replica of this process, which come before those of others among `num_replicas`. Conditions on
+    shapes, and those of assertions, do not count.
     """
     place = {id(tensor.op): number for number, shard in enumerate(shards) for tensor in shard}
+    elsewhere = set(range(len(shards), num_replicas))
     return any(
-        0 < len(_replicas_behind(operation.inputs[0].op, place)) < len(shards)
+        0 < len(_replicas_behind(operation.inputs[0].op, place, elsewhere)) < num_replicas
         for operation in graph.get_operations()
         if operation.type in _CONDITIONS and _ASSERTION not in operation.name
     )
 
 
-def _replicas_behind(operation: Any, place: dict[int, int]) -> set[int]:
-    """The numbers of the replicas whose arrays an operation computes with."""
+def _replicas_behind(operation: Any, place: dict[int, int], elsewhere: set[int]) -> set[int]:
+    """The numbers of the replicas whose arrays an operation computes with: those of other processes after an exchange."""
     found: set[int] = set()
     seen, todo = {id(operation)}, [operation]
     while todo:
         each = todo.pop()
+        if each.type in _PYTHON and OWN_PYTHON in each.name:
+            found |= elsewhere
         if id(each) in place:
             found.add(place[id(each)])
         elif each.type not in _OF_SHAPES:

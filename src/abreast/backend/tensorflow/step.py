@@ -134,7 +134,7 @@ class Program:
                 exact.announce_python(self.model)
             tensors = function.inputs[1 : 1 + len(specs) * len(staged.shards)]
             shards = [tensors[start : start + len(specs)] for start in range(0, len(tensors), len(specs))]
-            if decides_by_own_rows(function.graph, shards):
+            if decides_by_own_rows(function.graph, shards, num_replicas):
                 exact.announce_conditions(self.model)
         return specs, function
 
