@@ -47,10 +47,8 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             return
         if model.run_eagerly:
             _build_eagerly(model, batch)
-        elif exact.is_users(model, "compute_metrics"):  # it may read what `compute_loss` keeps
+        else:  # as plain Keras does: a metric may read what the loss keeps
             _trace(getattr(model, f"{kind}_step"), batch)
-        else:
-            raise
 
 
 def _keeping_optimizer(model: Any) -> AbstractContextManager[None]:
