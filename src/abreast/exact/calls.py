@@ -22,6 +22,7 @@ from keras import ops, tree
 from abreast.exact.members import is_whole, leaf_metrics, members, watched
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
+from abreast.exact.users_functions import is_users_function
 from abreast.keras_private import attached
 from abreast.keras_private.modules import module_of
 from abreast.replacing import put_on
@@ -31,7 +32,7 @@ _thread = threading.local()
 
 
 class TensorPlace(NamedTuple):
-    """One tensor of one call: input ("in") or output ("out") `leaf` of member `number` in its call number `turn`."""
+    """One tensor of one call: input ("in"), output ("out") or "mask" `leaf` of member `number` in its call number `turn`."""
 
     number: int
     turn: int
@@ -61,6 +62,9 @@ class FullRun:
         self.untracked: dict[int, Any] = {}  # by identity: assigned variables that are not among `states`
         # By call: sums over the weights of the member then, which a user's step may have changed.
         self.weights: dict[tuple[int, int], list[float]] = {}
+        # By call: the Python numbers that the member got, such as a number of rows.
+        self.numbers: dict[tuple[int, int], list[Any]] = {}
+        self.read_states: set[int] = set()  # identities of states that a member read after another had changed them
         self.gradients: list[list[Any]] = []  # by call of an optimizer
         self.logs: dict[str, Any] = {}  # numbers that a step returns
         # Numbers for a whole batch: metric -> its calls -> the numbers that the call got.
@@ -68,7 +72,7 @@ class FullRun:
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """Run `forward(data)` and record the call of every watched member; variables keep their values."""
-        scope = self._scope = _Scope(self.values)
+        scope = self._scope = _Scope(self.values, self._note_read)
         with self._watching(), scope:
             result = forward(data)
             self.logs = self._numbers_of(result)  # this run's own numbers, not those of the full run
@@ -79,6 +83,10 @@ class FullRun:
             value = scope.state_mapping.get(id(state))
             if value is not None:
                 self.new_states[id(state)] = as_array(value)
+
+    def _note_read(self, state: int) -> None:
+        if self.owners.get(state, self._stack[-1]) != self._stack[-1]:
+            self.read_states.add(state)
 
     def _numbers_of(self, result: Any) -> dict[str, Any]:
         """The numbers that a step returns, except results of metrics, which come from the rows of all replicas."""
@@ -145,13 +153,22 @@ class FullRun:
                 name = call_name(member)
                 if not module_of(vars(member).get(name)).startswith("abreast."):  # not of `gathering`
                     undo.callback(put_on(member, **{name: self._watch(number, getattr(member, name))}))
+                    if is_users_function(getattr(type(member), "compute_mask", None)):
+                        undo.callback(put_on(member, compute_mask=self._watch_mask(number, member.compute_mask)))
             yield
+
+    def _watch_mask(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def compute_mask(*args: Any, **kwargs: Any) -> Any:
+            return self._met(number, self._turns[number] - 1, "mask", plain(*args, **kwargs))
+
+        return compute_mask
 
     def _watch(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             turn = self._turns[number]
             self._turns[number] += 1
             self.callers[number, turn] = self._stack[-1]
+            self.numbers[number, turn] = [each for each in tree.flatten((args, kwargs)) if type(each) in (int, float)]
             self.weights[number, turn] = _sums_of_weights(self.members[number])
             args, kwargs = self._met(number, turn, "in", (args, kwargs))
             self._stack.append(number)
@@ -184,14 +201,19 @@ class FullRun:
 class _Scope(keras.StatelessScope):  # type: ignore[misc]
     """A stateless scope with other values of some variables; it keeps the variables that were assigned inside, by identity."""
 
-    def __init__(self, values: dict[int, Any]) -> None:
+    def __init__(self, values: dict[int, Any], note_read: Callable[[int], None]) -> None:
+        """`note_read` gets the identity of a variable that is read after an assignment."""
         super().__init__()
         self._values = values
+        self._note_read = note_read
         self.variables: dict[int, Any] = {}
 
     def get_current_value(self, variable: Any) -> Any:
         value = super().get_current_value(variable)
-        return self._values.get(id(variable)) if value is None else value
+        if value is None:
+            return self._values.get(id(variable))
+        self._note_read(id(variable))
+        return value
 
     def add_update(self, update: Any) -> None:
         self.variables[id(update[0])] = update[0]

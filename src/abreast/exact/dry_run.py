@@ -37,6 +37,7 @@ from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _MISSING = object()
+_GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # limit for an array
 _MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
@@ -104,6 +105,7 @@ class Snapshot:
         self._items: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._read: list[tuple[dict[str, Any], dict[str, Any]]] = []  # containers that functions find in globals
         self._cells: list[tuple[Any, Any]] = []
         self._generators: list[GeneratorState] = []
         seen: dict[int, Any] = {}
@@ -150,6 +152,7 @@ class Snapshot:
         kept = {name: space.get(name, _MISSING) for name in names_set(code)}
         kept |= {name: value for name, value in named.items() if twin(value) is not None}
         self._globals.append((space, kept))
+        self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
         cells = [(cell, cell.cell_contents) for cell in function.__closure__ or () if _is_full(cell)]
         self._cells.extend(cells)
         return [*named.values(), *(contents for _, contents in cells)]
@@ -169,21 +172,29 @@ class Snapshot:
                     space[name] = other
 
     def numbers(self) -> dict[tuple[int, str], list[Any]]:
-        """Numbers and arrays that came into attributes since, alone or in a container, by owner and name."""
+        """Numbers and arrays that came into attributes since, alone or in a container, by owner and name.
+
+        Those in globals have the owner -1.
+        """
         old = {id(value) for _, before in self._items for value in _values(before)}
-        found = {}
+        found: dict[tuple[int, str], list[Any]] = {}
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
                 if name in LEFT_BY_CALLS or name in _OF_KERAS:
                     continue
-                values = [each for each in _new_values(value, before.get(name), old) if _is_number(each)]
-                with suppress(TypeError, ValueError):  # text
-                    arrays = [np.asarray(ops.convert_to_numpy(each), "float64") for each in values]
-                    found.update({(place, name): arrays} if arrays else {})
-        return found
+                found[place, name] = _arrays(_new_values(value, before.get(name), old))
+        for space, before in (*self._globals, *self._read):
+            for name, value in before.items():
+                found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old))
+        return {place: arrays for place, arrays in found.items() if arrays}
 
-    def owner(self, place: int) -> Any:
-        return self._owners[place]
+    def owner(self, place: tuple[int, str]) -> Any:
+        """The object with the attribute; None for a global."""
+        return None if place[0] == _GLOBAL else self._owners[place[0]]
+
+    def name(self, place: tuple[int, str]) -> str:
+        owner = self.owner(place)
+        return place[1] if owner is None else f"{name_of_owner(owner)}.{place[1]}"
 
     def changed(self) -> list[str]:
         """The names of numbers in attributes, and of globals, that have changed."""
@@ -266,6 +277,13 @@ def _new_values(value: Any, before: Any, old: set[int]) -> list[Any]:
     if isinstance(contents, (*CONTAINERS, tuple)):
         return [leaf for each in _values(contents) if id(each) not in old for leaf in _leaves(each)]
     return [] if value is before else [value]
+
+
+def _arrays(values: list[Any]) -> list[Any]:
+    """The numbers and tensors among some values."""
+    with suppress(TypeError, ValueError):  # text
+        return [np.asarray(ops.convert_to_numpy(each), "float64") for each in values if _is_number(each)]
+    return []
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -11,16 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from keras import ops
-
 from abreast.exact.calls import call_name
-from abreast.exact.dry_run import python_once
-from abreast.exact.layers import exchange
 from abreast.exact.members import members
+from abreast.exact.on_all_rows import joined, on_all_rows, own_rows
 from abreast.exact.relations import CallAxes, Relations
-from abreast.exact.replica import Replica, all_rows, current
-from abreast.exact.rows import RowAxis
-from abreast.exact.tensor_rows import mapped, rows_back, rows_first
+from abreast.exact.replica import current
+from abreast.exact.tensor_rows import mapped
 from abreast.replacing import put_on
 
 
@@ -50,23 +46,9 @@ def _of_all_rows(
             return plain(*args, **kwargs)
         axes = calls[running.calls[number] % len(calls)]
         running.calls[number] += 1
-        args, kwargs = mapped((args, kwargs), axes.inputs, functools.partial(_joined, running))
-        with all_rows(running, in_call=True), python_once(running, member):
+        args, kwargs = mapped((args, kwargs), axes.inputs, functools.partial(joined, running))
+        with on_all_rows(running, member, in_call=True):
             outputs = plain(*args, **kwargs)
-        return mapped(outputs, axes.outputs, functools.partial(_own, running))
+        return mapped(outputs, axes.outputs, functools.partial(own_rows, running))
 
     return call
-
-
-def _joined(running: Replica, leaf: Any, axis: RowAxis) -> Any:
-    first = rows_first(leaf, axis)
-    return rows_back(exchange(running, lambda tensor: running.link.join_rows(tensor, running.counts), first), axis)
-
-
-def _own(running: Replica, leaf: Any, axis: RowAxis) -> Any:
-    """This replica's rows of a leaf; a replica without rows gets the first row as a stand-in."""
-    index = running.link.index
-    has_rows = ops.cast(running.counts[index] > 0, "int32")
-    first = ops.sum(ops.cast(running.counts[:index], "int32")) * has_rows
-    rows = ops.maximum(ops.cast(running.counts[index], "int32"), 1)
-    return rows_back(rows_first(leaf, axis)[first : first + rows], axis)

@@ -12,7 +12,7 @@ from typing import Any
 
 from keras import ops, tree
 
-from abreast.exact.dry_run import python_once
+from abreast.exact.on_all_rows import on_all_rows
 from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
@@ -38,7 +38,7 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     # The user's own compute_loss may relate rows to one another, and Keras's does not know other axes of rows: they get all rows.
     x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
-    with all_rows(running), python_once(running, model):
+    with on_all_rows(running, model):
         loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
     return loss / running.link.num_replicas
 
@@ -66,7 +66,7 @@ def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weigh
     if running is None or running.own_step or not (mixes_rows or along_rows):
         return loss(y_true, y_pred, sample_weight)
     y_true, y_pred, sample_weight = (gather(running, data) for data in (y_true, y_pred, sample_weight))
-    with all_rows(running), python_once(running, loss):
+    with on_all_rows(running, loss):
         return loss(y_true, y_pred, sample_weight) / running.link.num_replicas
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from abreast.exact.dry_run import python_once
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics, with_inner
+from abreast.exact.on_all_rows import on_all_rows
 from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import (
     Replica,
-    all_rows,
     current,
     gather,
     is_duplicate_of_replica_0,
@@ -40,7 +39,7 @@ def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: 
     _add_mean(model._loss_tracker, contribution)
     if other_axes(running):
         x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
-        with all_rows(running):
+        with on_all_rows(running, model):
             return _update_each(model, x, y, y_pred, weight)
     if not running.link.rows_are_known or running.rows == 0:
         x, y, y_pred, weight = valid_rows((x, y, y_pred, weight), running.rows)
@@ -105,11 +104,10 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
         kinds = _kinds_of_scalars(running, number, (args, kwargs))
         if not together or _means_over_rows(metric, args):
             args, kwargs = (gather(running, data, kinds, of_user=_is_of_user(running)) for data in (args, kwargs))
-            with all_rows(running):
+            with on_all_rows(running, metric):
                 if together and is_duplicate_of_replica_0():
                     return None
-                with python_once(running, metric):
-                    return plain(*args, **kwargs)
+                return plain(*args, **kwargs)
         if not running.link.rows_are_known:
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
         elif running.rows == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
@@ -34,6 +35,13 @@ class Probe(Protocol):
 
     def depends_on_values(self) -> bool:
         """Whether any code did so, or made tensors whose shapes depend on values: replicas may take different paths."""
+        ...
+
+    def gradients(self, compute: Callable[[Sequence[Any]], Any], values: Sequence[Any]) -> list[Any] | None:
+        """The gradients of a number that `compute` makes of tensors with these values (None: of no effect).
+
+        None if `compute` returns None.
+        """
         ...
 
     def foreign(self) -> str:

@@ -5,24 +5,29 @@ Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`)
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
-from abreast.arrays import map_arrays
-from abreast.exact.calls import FullRun, PartRun, PerturbedRun
-from abreast.exact.dry_run import dry_run
+from abreast.arrays import arrays_of, map_arrays
+from abreast.exact.calls import FullRun, PartRun, PerturbedRun, as_array
+from abreast.exact.dry_run import Snapshot, dry_run
 from abreast.exact.global_draws import drew, rewind_generators
-from abreast.exact.members import leaf_metrics, name_of_owner, optimizers
+from abreast.exact.gradient_search import gradients_relate, members_that_stop_gradients
+from abreast.exact.left_tensors import LeftTensors, Numbers, are_close
+from abreast.exact.members import leaf_metrics, optimizers
 from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import Relations
 from abreast.exact.rows import RowRange
 from abreast.exact.run_differences import RunDifferences
+from abreast.exact.users_code import names_on_all_rows
 
 _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
@@ -60,54 +65,110 @@ def relations(
 def _relations(
     model: Any, forward: Callable[[Any], Any], data: Any, parts: list[RowRange], probe: Probe, kind: str
 ) -> Relations:
-    states, total = _states(model), parts[0].total
     with dry_run(model) as snapshot, probe.unchanged():
-
-        def rewind() -> None:
-            snapshot.rewind()
-            probe.rewind()
-            rewind_generators()
-
-        whole = FullRun(model, states, {} if overrides_step(model, kind) else _instead_of_zeros(model))
-        whole.run(forward, data)
-        held = _held_elsewhere(model)
-        untracked = {number: each for number, each in whole.untracked.items() if number not in held}
-        numbers = [snapshot.numbers()]
-        shared = snapshot.changed() if probe.shares_python else []
-        runs = []
-        for part in parts:
-            run = PartRun(model, states, whole, part)
-            rewind()
-            run.run(forward, _cut(data, part))
-            numbers.append(snapshot.numbers())
-            runs.append(run)
-        draws = drew() or probe.drew() or snapshot.drew()
-        found = RunDifferences(model, states, whole, runs, probe, kind, untracked)
-        kept = _kept(*numbers)
-        if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
-            snapshot.rewind()
-            for _ in range(2):
-                probe.rewind()
-                rewind_generators()
-                run = PartRun(model, states, whole, RowRange(total, 0, total))
-                run.run(forward, data)
-            found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
-        if found.suspects():
-            snapshot.rewind(generators=False)
-            probe.rewind(generators=False)
-            again = PerturbedRun(model, states, whole, total)  # generators continue, so random numbers differ
-            again.run(forward, data)
-            found.clear(again)
-    result = found.relations()
-    result.draws = draws
+        search = _Search(model, forward, data, parts, probe, kind, snapshot)
+        result = search.result()
     result.reads_values, result.depends_on_values = probe.reads_values(), probe.depends_on_values()
     result.foreign = probe.foreign()
-    result.shared = shared
-    if kept:
-        name = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
-        result.kept = name if found.reads_kept else ""
-        result.left = name if probe.has_own_python else ""
     return result
+
+
+class _Search:
+    """The runs of one search, and their findings. Every run gets copies of its rows, because a model may write into them."""
+
+    def __init__(
+        self,
+        model: Any,
+        forward: Callable[[Any], Any],
+        data: Any,
+        parts: list[RowRange],
+        probe: Probe,
+        kind: str,
+        snapshot: Snapshot,
+    ) -> None:
+        self._model, self._forward, self._parts, self._kind = model, forward, parts, kind
+        self._probe, self._snapshot = probe, snapshot
+        self._everything = RowRange(parts[0].total, 0, parts[0].total)
+        self._rows = functools.partial(_cut, data)
+        self._states = _states(model)
+        self._is_own = overrides_step(model, kind)
+        self._whole = FullRun(model, self._states, {} if self._is_own else _instead_of_zeros(model))
+        given = self._rows(self._everything)
+        self._whole.run(forward, given)
+        self._writes_rows = probe.has_own_python and not all(map(_are_equal, arrays_of(given), arrays_of(data)))
+        self._left = LeftTensors(model, snapshot)
+        self._shared = snapshot.changed() if probe.shares_python else []
+
+    def result(self) -> Relations:
+        held, untracked = _held_elsewhere(self._model), self._whole.untracked
+        untracked = {number: each for number, each in untracked.items() if number not in held}
+        runs, numbers = zip(*map(self._part, self._parts), strict=True)
+        draws = drew() or self._probe.drew() or self._snapshot.drew()
+        found = RunDifferences(self._model, self._states, self._whole, list(runs), self._probe, self._kind, untracked)
+        kept = _kept(self._left.numbers, *numbers)
+        if kept and not draws:
+            found.reads_kept = self._reads_kept(found)
+        if found.suspects():
+            self._snapshot.rewind(generators=False)
+            self._probe.rewind(generators=False)
+            # Generators continue, so random numbers differ.
+            again = PerturbedRun(self._model, self._states, self._whole, self._everything.total)
+            again.run(self._forward, self._rows(self._everything))
+            found.clear(again)
+        result = found.relations()
+        if not self._is_own:
+            self._add_what_calls_leave(result, found, list(zip(self._parts, numbers, strict=True)))
+        result.draws, result.writes_rows, result.shared = draws, self._writes_rows, self._shared
+        if kept:
+            name = self._snapshot.name(kept)
+            result.kept = name if found.reads_kept else ""
+            result.left = name if self._probe.has_own_python else ""
+        return result
+
+    def _rewind(self) -> None:
+        self._snapshot.rewind()
+        self._probe.rewind()
+        rewind_generators()
+
+    def _part(self, part: RowRange) -> tuple[PartRun, Numbers]:
+        run = PartRun(self._model, self._states, self._whole, part)
+        self._rewind()
+        run.run(self._forward, self._rows(part))
+        return run, self._snapshot.numbers()
+
+    def _reads_kept(self, found: RunDifferences) -> bool:
+        """Whether a call reads what the one before it has kept in Python: two calls, of which the second is not restored."""
+        self._snapshot.rewind()
+        for _ in range(2):
+            self._probe.rewind()
+            rewind_generators()
+            run = PartRun(self._model, self._states, self._whole, self._everything)
+            run.run(self._forward, self._rows(self._everything))
+        return any(far > found.tolerance(place) for place, far in run.distances.items())
+
+    def _add_what_calls_leave(
+        self, result: Relations, found: RunDifferences, parts: list[tuple[RowRange, Numbers]]
+    ) -> None:
+        """Add members that relate rows in their gradients, and what calls leave in states and attributes for other code."""
+        stopping = [] if self._kind != "train" or result.gathered else members_that_stop_gradients(self._model)
+        if stopping and gradients_relate(self._gradient_run, self._weights(), self._parts, self._probe):
+            for number in stopping:
+                found.gather(result, number, "its gradients relate rows")
+        names = names_on_all_rows(self._model, result.gathered)
+        if self._kind == "train":
+            found.gather_states_named(result, names)
+        result.left_in_calls, result.apart = self._left.named(names, parts, result.gathered)
+
+    def _weights(self) -> list[Any]:
+        return [each for each in self._model.trainable_variables if id(each) not in self._whole.values]
+
+    def _gradient_run(self, values: dict[int, Any], part: RowRange) -> Any:
+        """The outputs for some rows, with other values of weights, by identity."""
+        self._rewind()
+        outputs: list[Any] = []
+        run = FullRun(self._model, self._states, {**self._whole.values, **values})
+        run.run(lambda data: outputs.append(self._forward(data)), self._rows(part))
+        return outputs
 
 
 def _instead_of_zeros(model: Any) -> dict[int, Any]:
@@ -128,20 +189,22 @@ def _rising(size: int) -> Any:
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
     """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
     for place, value in whole.items():
-        if any(place in part and not _are_close(part[place], value) for part in parts):
+        if any(place in part and not are_close(part[place], value) for part in parts):
             return place
     return None
 
 
-def _are_close(some: list[Any], others: list[Any]) -> bool:
-    return len(some) == len(others) and all(
-        np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-4, atol=0, equal_nan=True)
-        for one, other in zip(some, others, strict=True)
-    )
-
-
 def _cut(data: Any, part: RowRange) -> Any:
-    return map_arrays(lambda leaf: leaf[part.first : part.last], data)
+    """Some rows, as copies: a model may write into its inputs."""
+    return map_arrays(lambda leaf: _copied(leaf[part.first : part.last]), data)
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if hasattr(leaf, "clone") else leaf  # only PyTorch's tensors can be written
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return np.array_equal(as_array(one), as_array(other), equal_nan=keras.backend.is_float_dtype(one.dtype))
 
 
 def _states(model: Any) -> list[Any]:

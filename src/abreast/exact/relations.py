@@ -43,10 +43,14 @@ class Relations:
     open: str = ""  # a number that is 0 in all rows that were looked at: it may be a mean or a sum over rows
     of_one_part: str = ""  # a sum over rows that is 0 in one of the two parts: it may be a mean over some rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
+    writes_rows: bool = False  # whether the model writes into the arrays of its batch
     draws: bool = False  # whether the model draws random numbers without Keras
     reads_values: bool = False  # whether the user's code reads values of tensors in Python
     depends_on_values: bool = False  # whether replicas may take different paths
     left: str = ""  # the Python attribute in which a step leaves results of its rows, for readers after the step
+    apart: str = ""  # the Python attribute in which a call leaves results of its rows, for code on all rows
+    # By member and attribute in which a call leaves a tensor for such code: "rows" (one entry per row), "mean" or "sum".
+    left_in_calls: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
     # Names of Python numbers and globals that every replica's step changes.
     shared: list[str] = field(default_factory=list)
@@ -63,8 +67,8 @@ class Relations:
     added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
-        found = (self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs, self.depends_on_values)
-        return any(found)
+        found = (self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs, self.left_in_calls)
+        return any(found) or self.depends_on_values or self.writes_rows
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
@@ -75,6 +79,8 @@ class Relations:
             for training, axes in self.outputs.items()
         ]
         rest |= {"outputs": outputs, "logs": self.logs, "depends_on_values": self.depends_on_values}
+        rest["writes_rows"] = self.writes_rows
+        rest["left_in_calls"] = [(*place, kind) for place, kind in self.left_in_calls.items()]
         return json.dumps({"gathered": gathered, **rest})
 
     @staticmethod
@@ -90,6 +96,8 @@ class Relations:
             outputs=outputs,
             logs=part["logs"],
             depends_on_values=part["depends_on_values"],
+            writes_rows=part["writes_rows"],
+            left_in_calls={(number, name): kind for number, name, kind in part["left_in_calls"]},
         )
 
     def add(self, other: Relations) -> None:
@@ -106,9 +114,12 @@ class Relations:
         self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept
         self.left = self.left or other.left
+        self.apart = self.apart or other.apart
+        self.left_in_calls = {**other.left_in_calls, **self.left_in_calls}
         self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
         self.logs = {**other.logs, **self.logs}
+        self.writes_rows |= other.writes_rows
         self.reads_values |= other.reads_values
         self.depends_on_values |= other.depends_on_values
         self.settled |= other.settled

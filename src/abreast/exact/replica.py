@@ -14,6 +14,7 @@ import keras
 from keras import ops, tree
 
 from abreast.errors import ModelError
+from abreast.exact.members import members
 from abreast.keras_private import attached
 from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
 
@@ -95,6 +96,12 @@ class Replica:
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
+    left_before: dict[tuple[int, str], Any] = field(default_factory=dict)  # see `Relations.left_in_calls`
+
+    def __post_init__(self) -> None:
+        if self.relations is not None and (places := self.relations.left_in_calls):
+            everyone = members(self.model)
+            self.left_before = {place: vars(everyone[place[0]]).get(place[1]) for place in places}
 
     @property
     def weight(self) -> Any:

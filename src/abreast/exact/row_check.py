@@ -273,11 +273,24 @@ def _of_python(found: Relations, code: str, about: str) -> Iterator[tuple[str, s
             f"{found.left} keeps results of the rows in Python: in this process, those of one device's rows. What all devices "
             "see goes into a metric, or into the logs of a step",
         )
+    if found.apart:
+        yield (
+            f"apart {found.apart}",
+            f"{found.apart} keeps results of the rows in Python, and a loss, a metric or a layer that works on the rows of all "
+            "devices reads it: it finds those of one device's rows, so the result is not that of one device. A tensor of one "
+            "entry per row, a mean or a sum over rows in an attribute of a layer would be that of all rows",
+        )
     if found.shared:
         yield (
             f"shared {found.shared}",
             f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
             "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
+        )
+    if found.writes_rows:
+        yield (
+            "written rows",
+            f"{code}, which writes into the arrays of its batch, in place. With abreast it writes into copies: a source that "
+            "gives the same arrays again gives them unchanged",
         )
     if found.reads_values:
         yield (

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+_HIDING = 1e5  # a number so many times larger than others hides their differences
+
 
 @dataclass(frozen=True)
 class RowAxis:
@@ -73,8 +75,20 @@ def distance(expected: Any, found: Any) -> float:
     with np.errstate(all="ignore"):
         largest = float(np.abs(expected - found).max())
     if np.isfinite(largest):
-        return largest / float(max(np.abs(expected).max(), np.abs(found).max())) if largest else 0.0
+        if not largest:
+            return 0.0
+        far = largest / float(max(np.abs(expected).max(), np.abs(found).max()))
+        return max(far, _distance_of_hidden(expected, found))
     return _distance_of_finite(expected, found)
+
+
+def _distance_of_hidden(expected: Any, found: Any) -> float:
+    """The distance of the numbers beside which much larger ones stand: a column of time stamps, -1e9 for a mask."""
+    sizes = np.abs(expected).astype(np.float64)
+    hidden = (sizes > 0) & (sizes <= sizes.max() / _HIDING)
+    if not hidden.any():
+        return 0.0
+    return float(np.abs(found[hidden].astype(np.float64) - expected[hidden]).max() / sizes[hidden].max())
 
 
 def _distance_of_finite(expected: Any, found: Any) -> float:

@@ -20,6 +20,8 @@ from abreast.exact.relations import CallAxes, Relations, RowAxes
 from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
+_ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
+_READ_IN_STEP = "a state that it changes by its rows is read in the same step"
 _COUNTS_AS = {"open": "mean", "one part's": "sum"}  # numbers whose kind the rows do not show
 _WORDS = {
     "sum": "a sum over rows",
@@ -88,18 +90,36 @@ class RunDifferences:
             result.open = self._gradient_that_is("open") or self._number_that_is("open")
             result.of_one_part = self._number_that_is("one part's")
         for place, far in self._places.items():
+            if place.side == "mask":
+                result.no_means = (
+                    f"in which {self._name(place.number)} computes a mask that relates rows to one another"
+                )
+                continue
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
-            self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
+            self.gather(result, self._doer(place), f"its results for the same rows differ {how}")
         for number, kind in self._losses.items():
             if kind == "sum":
                 result.sums.add(number)
             elif kind == "open" and self.members[self.whole.adders[number]] is self.members[0]:
                 result.open = result.open or f"which adds a loss that is {_WORDS[kind]}"
             else:
-                self._gather(result, self.whole.adders[number], f"a loss that it adds is {_WORDS[kind]}")
+                self.gather(result, self.whole.adders[number], f"a loss that it adds is {_WORDS[kind]}")
+        for state in self._means(result.settled) & self.whole.read_states:
+            self.gather(result, self.whole.owners[state], _READ_IN_STEP)
         for state in self._states:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
+
+    def gather_states_named(self, result: Relations, names: set[str]) -> None:
+        """Gather the members with a state that is a mean over rows and whose attribute has one of these names."""
+        for state in self._means(result.settled):
+            owner = self.whole.owners.get(state, THE_STEP)
+            space = {} if owner == THE_STEP else vars(self.members[owner])
+            if any(id(value) == state and name in names for name, value in space.items()):
+                self.gather(result, owner, _READ_IN_STEP)
+
+    def _means(self, settled: set[int]) -> set[int]:
+        return {state for state in settled if self._state_kind(state) == "mean"}
 
     def _settle_outputs(self, result: Relations) -> None:
         """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows."""
@@ -140,9 +160,9 @@ class RunDifferences:
     def _gather_state(self, result: Relations, state: int, owner: int) -> None:
         variable = self._untracked.get(state)
         if variable is None:
-            self._gather(result, owner, "a state that it changes is not that of one device")
+            self.gather(result, owner, "a state that it changes is not that of one device")
         elif owner != THE_STEP:
-            self._gather(
+            self.gather(
                 result, owner, f"it changes {variable.name!r}, a variable that Keras does not track, by its rows"
             )
         elif self._state_kind(state) == "sum" and self.probe.is_one_process:
@@ -188,8 +208,10 @@ class RunDifferences:
         return doer == THE_STEP or not self.probe.knows(self.members[doer])
 
     def _doer(self, place: TensorPlace) -> int:
-        """The member that computed a tensor: an input of a call comes from the caller's code."""
-        return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
+        """The member that computed a tensor: an input of a call comes from the caller's code, and so may other numbers."""
+        call = place.number, place.turn
+        has_other_numbers = any(run.numbers.get(call) != self.whole.numbers.get(call) for run in self.runs)
+        return self.whole.callers[call] if place.side == "in" or has_other_numbers else place.number
 
     def tolerance(self, place: TensorPlace) -> float:
         computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
@@ -212,9 +234,26 @@ class RunDifferences:
         return self._kind_of_all(whole, parts, None if self._again is None else self._again.losses.get(number, []))
 
     def _gradient_kind(self) -> str:
-        whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
-        again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
-        return self._kind_of_all(whole, parts, again)
+        runs = [self.whole, *self.runs, *([] if self._again is None else [self._again])]
+        whole, *others = [[_flat(gradients) for gradients in run.gradients] for run in runs]
+        parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
+        kind = self._kind_of_all(whole, parts, again)
+        return "neither" if kind == "mean" and self._has_small_gradients_of_another_kind(runs) else kind
+
+    def _has_small_gradients_of_another_kind(self, runs: list[Any]) -> bool:
+        """Whether the gradient of a weight is no mean over rows, which larger ones of other weights hide."""
+        for calls in zip(*(run.gradients for run in runs), strict=True):
+            largest = max(size(_flat(gradients)) for gradients in calls)
+            for gradients in zip(*calls, strict=True):
+                if any(each is None for each in gradients):
+                    continue
+                whole, *others = map(_wide, gradients)
+                own = max(map(size, (whole, *others)))
+                parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
+                least = _ROUNDING_OF_SUMS * largest / own if own else 1.0
+                if self._kind(whole, parts, again, least) in ("sum", "neither"):
+                    return True
+        return False
 
     def _scalar_kinds(self, number: int) -> list[list[str]]:
         """For each call of a metric, the ways in which its numbers follow the rows."""
@@ -280,7 +319,7 @@ class RunDifferences:
         """Whether a state changed in the run of all rows."""
         return state in self.whole.new_states and not np.array_equal(self.whole.new_states[state], self._before[state])
 
-    def _gather(self, result: Relations, number: int, reason: str) -> None:
+    def gather(self, result: Relations, number: int, reason: str) -> None:
         """Mark a member to work on the rows of all replicas, or, if its row axes are unknown, its innermost possible caller."""
         result.reasons.setdefault(number, reason)
         todo = [number]

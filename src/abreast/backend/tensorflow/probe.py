@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,6 +78,13 @@ class TensorFlowProbe:
     def depends_on_values(self) -> bool:
         return False  # replicas that take different paths are found out where they meet (`turns.py`)
 
+    def gradients(self, compute: Callable[[Sequence[Any]], Any], values: Sequence[Any]) -> list[Any] | None:
+        tensors = [tf.identity(value) for value in values]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(tensors)
+            number = compute(tensors)
+        return None if number is None else [_dense(each) for each in tape.gradient(number, tensors)]
+
     def foreign(self) -> str:
         return self._changed
 
@@ -98,6 +105,10 @@ class _Seeds:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own if threading.get_ident() == self._thread else self._plain, name)
+
+
+def _dense(gradient: Any) -> Any:
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _others(model: Any) -> dict[str, Any]:

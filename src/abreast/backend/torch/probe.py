@@ -6,7 +6,7 @@ import copy
 import functools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,6 +122,12 @@ class TorchProbe:
 
     def depends_on_values(self) -> bool:
         return self._operations.depend_on_values
+
+    def gradients(self, compute: Callable[[Sequence[Any]], Any], values: Sequence[Any]) -> list[Any] | None:
+        tensors = [value.detach().clone().requires_grad_() for value in values]
+        with torch.enable_grad():
+            number = compute(tensors)
+            return None if number is None else list(torch.autograd.grad(number, tensors, allow_unused=True))
 
     def foreign(self) -> str:
         return ""

@@ -52,6 +52,7 @@ class ReplicaStep:
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """Run one optimizer step; return the logs of a user's own `train_step` or `compute_metrics`, else None."""
+        shard = self._writable(shard)
         noting = nullcontext() if self._is_noted else self._announcing_draws()
         self._is_noted = True
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
@@ -73,6 +74,7 @@ class ReplicaStep:
             yield
 
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
+        shard = self._writable(shard)
         running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")
         gathering = exact.gathering(self.model, self.relations)
         with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
@@ -85,6 +87,10 @@ class ReplicaStep:
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
                 logs = exact.update_metrics(running, contribution, x, y, y_pred, weight)
                 return _shared_logs(running, logs)
+
+    def _writable(self, shard: Any) -> Any:
+        """The rows, copied if the model writes into them: they may be views of the user's arrays."""
+        return _copied(shard) if self.relations is not None and self.relations.writes_rows else shard
 
     def _own(self, step: Callable[[Any], Any], shard: Any) -> Any:
         logs = step(shard)
@@ -102,6 +108,7 @@ class ReplicaStep:
         A launched rank's script needs them. Workers drop them: gathering on rank 0 alone would take as long, because rank 0
         receives the same rows.
         """
+        shard = self._writable(shard)
         running = self._replica(counts, own_step=True, kind="predict")
         with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
             with self._counting_rows_of_all() if exact.has_metrics_of_calls(self.model) else nullcontext():
@@ -218,12 +225,15 @@ class _Forward(torch.nn.Module):
 
 def _unpacked(shard: Any) -> Any:
     x, y, weight = exact.unpack(shard)
-    return x, y, _copied(weight)
+    return (
+        x,
+        y,
+        _copied(weight),
+    )  # Keras multiplies a mask into them in place: the source and backward need the original
 
 
-def _copied(weight: Any) -> Any:
-    """A copy of sample weights, for a mask that Keras multiplies in place: the source and backward need the original."""
-    return map_arrays(lambda leaf: leaf.clone(), weight)
+def _copied(data: Any) -> Any:
+    return map_arrays(lambda leaf: leaf.clone(), data)
 
 
 @torch.no_grad()

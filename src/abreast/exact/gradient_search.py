@@ -1,0 +1,93 @@
+"""The search for a relation between rows that only gradients have: `x + mean(x) - stop_gradient(mean(x))`.
+
+The gradient of a weighted sum of the outputs is the sum of the gradients of two parts, unless rows are related. Imports no
+framework.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops, tree
+
+from abreast.exact.calls import as_array, is_tensor
+from abreast.exact.members import members
+from abreast.exact.probe import Probe
+from abreast.exact.rows import RowRange, follows_rows, size
+from abreast.exact.users_code import names_in
+from abreast.exact.users_functions import is_users_function
+
+# Names of the user's code without which gradients follow from the values.
+_STOPS = {"stop_gradient", "detach", "no_grad", "custom_gradient", "apply", "register_hook"}
+_NOISE = 1e-3  # of a weight's gradient, and of the largest one
+_NOISE_OF_ALL = 1e-5
+
+
+def members_that_stop_gradients(model: Any) -> list[int]:
+    """The numbers of the members whose code, written by the user, may give values another gradient than their own."""
+    of_class: dict[type, bool] = {}
+    found = []
+    for number, member in enumerate(members(model)):
+        if type(member) not in of_class:
+            of_class[type(member)] = _stop(names_in(model, type(member)))
+        own = [value for value in vars(member).values() if is_users_function(value)]
+        if of_class[type(member)] or any(_stop(names_in(model, each)) for each in own):
+            found.append(number)
+    return found
+
+
+def _stop(names: set[str]) -> bool:
+    return not _STOPS.isdisjoint(names)
+
+
+def gradients_relate(
+    run: Callable[[dict[int, Any], RowRange], Any], weights: Sequence[Any], parts: Sequence[RowRange], probe: Probe
+) -> bool:
+    """Whether the gradients of all rows are not the sums of the gradients of the parts.
+
+    `run(values, part)` returns the outputs for the rows of a part, with `values` in place of the weights, by identity.
+    """
+
+    def weighted_sum(part: RowRange, tensors: Sequence[Any]) -> Any:
+        outputs = run({id(weight): tensor for weight, tensor in zip(weights, tensors, strict=True)}, part)
+        floats = [leaf for leaf in tree.flatten(outputs) if is_tensor(leaf) and _has_rows(leaf, part)]
+        sums = [ops.sum(ops.multiply(ops.cast(leaf, "float32"), _weights(leaf, part))) for leaf in floats]
+        return sum(sums[1:], sums[0]) if sums else None
+
+    found = []
+    for part in (RowRange(parts[0].total, 0, parts[0].total), *parts):
+        gradients = probe.gradients(functools.partial(weighted_sum, part), [weight.value for weight in weights])
+        if gradients is None:
+            return False
+        found.append([None if each is None else as_array(ops.convert_to_tensor(each)) for each in gradients])
+    return _are_no_sums(found, [part.rows for part in parts])
+
+
+def _has_rows(leaf: Any, part: RowRange) -> bool:
+    return len(leaf.shape) > 0 and leaf.shape[0] == part.rows and keras.backend.is_float_dtype(leaf.dtype)
+
+
+def _weights(leaf: Any, part: RowRange) -> Any:
+    """Numbers that differ from row to row and from entry to entry."""
+    shape = tuple(leaf.shape[1:])
+    rows = np.arange(part.first, part.last, dtype="float32").reshape(-1, *(1 for _ in shape))
+    entries = np.arange(int(np.prod(shape)), dtype="float32").reshape(1, *shape) if shape else 0
+    return ops.convert_to_tensor(np.cos(1 + 2 * rows + 3 * entries))
+
+
+def _are_no_sums(found: list[list[Any]], rows: list[int]) -> bool:
+    largest = max((size(each) for gradients in found for each in gradients if each is not None), default=0.0)
+    for whole, *parts in zip(*found, strict=True):
+        if whole is None or any(part is None for part in parts):
+            if any(each is not None and size(each) > _NOISE_OF_ALL * largest for each in (whole, *parts)):
+                return True
+            continue
+        own = max(size(each) for each in (whole, *parts))
+        noise = max(_NOISE, _NOISE_OF_ALL * largest / own) if own else 1.0
+        if follows_rows(whole, parts, rows, noise) in ("mean", "neither"):
+            return True
+    return False
