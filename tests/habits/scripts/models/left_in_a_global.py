@@ -1,7 +1,6 @@
 """A function in a layer that leaves its features in a global dictionary, from which the loss takes them."""
 
 EXPECTED = {"tensorflow": "announced: reads it", "torch": "announced: reads it"}
-BACKENDS = ("tensorflow", "torch")  # JAX would not let a traced value out
 
 import keras
 from keras import layers, ops

@@ -1,5 +1,7 @@
 """A layer's running mean, which another layer, the loss, a regularizer and a metric read in the step that changes it."""
 
+BACKENDS = ("tensorflow", "torch")  # with plain Keras on JAX, a metric cannot read a layer's variable
+
 import keras
 from keras import layers, ops
 
