@@ -17,6 +17,7 @@ from abreast.backend.tensorflow.staging import to_device
 from abreast.feed import HostBatch
 from abreast.keras_private.backend import compute_output_spec
 from abreast.keras_private.models import KerasTensor
+from abreast.keras_private.modules import KERAS, module_of
 from abreast.replacing import replaced
 
 
@@ -47,8 +48,19 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             return
         if model.run_eagerly:
             _build_eagerly(model, batch)
-        else:  # as plain Keras does: a metric may read what the loss keeps
+        elif exact.is_users(model, "compute_metrics") or _has_own_metrics(model):  # they may read what the loss keeps
             _trace(getattr(model, f"{kind}_step"), batch)
+        else:
+            raise
+
+
+def _has_own_metrics(model: Any) -> bool:
+    """Whether some metrics of `compile` are the user's functions or classes."""
+    compiled = model._compile_metrics
+    given = [] if compiled is None else tree.flatten([compiled._user_metrics, compiled._user_weighted_metrics])
+    return any(
+        not isinstance(each, str) and not module_of(each).startswith(KERAS) for each in given if each is not None
+    )
 
 
 def _keeping_optimizer(model: Any) -> AbstractContextManager[None]:
