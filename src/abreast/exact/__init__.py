@@ -20,7 +20,7 @@ from abreast.exact.dry_run import python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
-from abreast.exact.losses import loss_contribution
+from abreast.exact.losses import is_of_keras, loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
@@ -72,6 +72,7 @@ __all__ = [
     "is_in_optimizer",
     "is_inside",
     "is_number",
+    "is_of_keras",
     "is_users",
     "leaf_metrics",
     "loss_contribution",

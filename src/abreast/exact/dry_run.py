@@ -26,6 +26,8 @@ from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
 from abreast.exact.replica import Replica
 from abreast.exact.users_functions import (
     class_values,
+    full_cells,
+    is_full,
     is_users_class,
     is_users_function,
     names_read,
@@ -153,7 +155,7 @@ class Snapshot:
         kept |= {name: value for name, value in named.items() if twin(value) is not None}
         self._globals.append((space, kept))
         self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
-        cells = [(cell, cell.cell_contents) for cell in function.__closure__ or () if _is_full(cell)]
+        cells = [(cell, cell.cell_contents) for cell in full_cells(function)]
         self._cells.extend(cells)
         return [*named.values(), *(contents for _, contents in cells)]
 
@@ -238,7 +240,7 @@ class Snapshot:
                 elif space.get(name, _MISSING) is not value:
                     space[name] = value
         for cell, contents in self._cells:
-            if not _is_full(cell) or cell.cell_contents is not contents:
+            if not is_full(cell) or cell.cell_contents is not contents:
                 cell.cell_contents = contents
         for kind, before in self._classes:
             values = class_values(kind)
@@ -258,13 +260,6 @@ class Snapshot:
         for array, before in self._arrays:
             if array.flags.writeable and array.tobytes() != before.tobytes():
                 array[...] = before
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not _MISSING
-    except ValueError:
-        return False
 
 
 def _values(container: Any) -> list[Any]:

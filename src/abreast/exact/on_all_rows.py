@@ -14,8 +14,7 @@ from keras import ops
 
 from abreast.exact.dry_run import python_once
 from abreast.exact.layers import exchange
-from abreast.exact.members import members
-from abreast.exact.replica import Replica, all_rows, gather
+from abreast.exact.replica import Left, Replica, all_rows, gather
 from abreast.exact.rows import RowAxis
 from abreast.exact.tensor_rows import rows_back, rows_first
 
@@ -32,30 +31,26 @@ def on_all_rows(running: Replica, holder: Any, in_call: bool = False) -> Iterato
 @contextmanager
 def _left_of_all(running: Replica, in_call: bool) -> Iterator[None]:
     """Inside, the attributes in which this step's calls have left tensors of rows have those of all replicas."""
-    kinds = {} if running.relations is None else running.relations.left_in_calls
-    if not kinds:
-        yield
-        return
-    everyone = members(running.model)
-    given: list[tuple[dict[str, Any], str, Any, Any]] = []
-    for (number, name), kind in kinds.items():
-        space = vars(everyone[number])
-        own = space.get(name)
-        if ops.is_tensor(own) and own is not running.left_before.get((number, name)):
-            space[name] = of_all = (_in_call if in_call else _in_loss)(running, own, kind)
-        else:
-            of_all = own
-        given.append((space, name, own, of_all))
+    own = [each.value for each in running.left]
+    of_all = [_of_all(running, each, in_call) for each in running.left]
+    for each, value in zip(running.left, of_all, strict=True):
+        if value is not None:
+            each.space[each.name] = value
     try:
         yield
     finally:
-        for (space, name, own, of_all), kind in zip(given, kinds.values(), strict=True):
-            new = space.get(name)
-            if new is of_all:
-                if own is not None:
-                    space[name] = own
-            elif in_call and kind == "rows" and ops.is_tensor(new):
-                space[name] = own_rows(running, new, _ROWS)
+        for each, value, before in zip(running.left, of_all, own, strict=True):
+            if value is not None and each.value is value:
+                each.space[each.name] = before
+            elif in_call and each.kind == "rows" and ops.is_tensor(each.value) and each.value is not before:
+                each.space[each.name] = own_rows(running, each.value, _ROWS)
+
+
+def _of_all(running: Replica, left: Left, in_call: bool) -> Any:
+    """The tensor of all replicas; None if no call of this step has left one yet."""
+    if not ops.is_tensor(left.value) or left.value is left.before:
+        return None
+    return (_in_call if in_call else _in_loss)(running, left.value, left.kind)
 
 
 def _in_loss(running: Replica, own: Any, kind: str) -> Any:

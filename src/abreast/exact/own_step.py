@@ -24,11 +24,15 @@ def is_users(model: Any, name: str) -> bool:
     return not module.startswith(KERAS) or any(of_kerass_model)
 
 
+def compiled_losses(model: Any) -> list[Any]:
+    """The losses of `compile` that are built."""
+    compiled = getattr(model, "_compile_loss", None)
+    return [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
+
+
 def reductions(model: Any) -> set[str]:
     """The reductions of the compiled losses, for losses with a reduction."""
-    compiled = getattr(model, "_compile_loss", None)
-    losses = [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
-    return {str(loss.reduction or "none") for loss in losses if hasattr(loss, "reduction")}
+    return {str(loss.reduction or "none") for loss in compiled_losses(model) if hasattr(loss, "reduction")}
 
 
 def _has_sums(model: Any) -> bool:

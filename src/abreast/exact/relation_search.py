@@ -5,7 +5,6 @@ Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`)
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable
@@ -89,7 +88,7 @@ class _Search:
         self._model, self._forward, self._parts, self._kind = model, forward, parts, kind
         self._probe, self._snapshot = probe, snapshot
         self._everything = RowRange(parts[0].total, 0, parts[0].total)
-        self._rows = functools.partial(_cut, data)
+        self._data = data
         self._states = _states(model)
         self._is_own = overrides_step(model, kind)
         self._whole = FullRun(model, self._states, {} if self._is_own else _instead_of_zeros(model))
@@ -124,6 +123,11 @@ class _Search:
             result.kept = name if found.reads_kept else ""
             result.left = name if self._probe.has_own_python else ""
         return result
+
+    def _rows(self, part: RowRange) -> Any:
+        """Some rows; copies if a model could write into them."""
+        rows = _cut(self._data, part)
+        return map_arrays(ops.copy, rows) if self._probe.has_own_python else rows
 
     def _rewind(self) -> None:
         self._snapshot.rewind()
@@ -195,12 +199,7 @@ def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
 
 
 def _cut(data: Any, part: RowRange) -> Any:
-    """Some rows, as copies: a model may write into its inputs."""
-    return map_arrays(lambda leaf: _copied(leaf[part.first : part.last]), data)
-
-
-def _copied(leaf: Any) -> Any:
-    return leaf.clone() if hasattr(leaf, "clone") else leaf  # only PyTorch's tensors can be written
+    return map_arrays(lambda leaf: leaf[part.first : part.last], data)
 
 
 def _are_equal(one: Any, other: Any) -> bool:

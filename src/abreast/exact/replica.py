@@ -68,6 +68,19 @@ class Added(NamedTuple):
     of_all_rows: bool
 
 
+class Left(NamedTuple):
+    """An attribute of a layer, in its `vars`, in which calls leave a tensor (see `Relations.left_in_calls`)."""
+
+    space: dict[str, Any]
+    name: str
+    kind: str
+    before: Any  # the value that an earlier step has left
+
+    @property
+    def value(self) -> Any:
+        return self.space.get(self.name)
+
+
 @dataclass
 class Replica:
     """One replica during one step.
@@ -96,12 +109,13 @@ class Replica:
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
-    left_before: dict[tuple[int, str], Any] = field(default_factory=dict)  # see `Relations.left_in_calls`
+    left: list[Left] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.relations is not None and (places := self.relations.left_in_calls):
             everyone = members(self.model)
-            self.left_before = {place: vars(everyone[place[0]]).get(place[1]) for place in places}
+            spaces = ((vars(everyone[number]), name, kind) for (number, name), kind in places.items())
+            self.left = [Left(space, name, kind, space.get(name)) for space, name, kind in spaces]
 
     @property
     def weight(self) -> Any:

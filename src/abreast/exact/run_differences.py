@@ -21,7 +21,6 @@ from abreast.exact.rows import RowAxis, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
 _ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
-_READ_IN_STEP = "a state that it changes by its rows is read in the same step"
 _COUNTS_AS = {"open": "mean", "one part's": "sum"}  # numbers whose kind the rows do not show
 _WORDS = {
     "sum": "a sum over rows",
@@ -104,22 +103,23 @@ class RunDifferences:
                 result.open = result.open or f"which adds a loss that is {_WORDS[kind]}"
             else:
                 self.gather(result, self.whole.adders[number], f"a loss that it adds is {_WORDS[kind]}")
-        for state in self._means(result.settled) & self.whole.read_states:
-            self.gather(result, self.whole.owners[state], _READ_IN_STEP)
+        for state in result.settled & self.whole.read_states:
+            self._gather_if_mean(result, state, self.whole.owners[state])
         for state in self._states:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
 
     def gather_states_named(self, result: Relations, names: set[str]) -> None:
         """Gather the members with a state that is a mean over rows and whose attribute has one of these names."""
-        for state in self._means(result.settled):
+        for state in result.settled:
             owner = self.whole.owners.get(state, THE_STEP)
             space = {} if owner == THE_STEP else vars(self.members[owner])
             if any(id(value) == state and name in names for name, value in space.items()):
-                self.gather(result, owner, _READ_IN_STEP)
+                self._gather_if_mean(result, state, owner)
 
-    def _means(self, settled: set[int]) -> set[int]:
-        return {state for state in settled if self._state_kind(state) == "mean"}
+    def _gather_if_mean(self, result: Relations, state: int, owner: int) -> None:
+        if self._state_kind(state) == "mean":
+            self.gather(result, owner, "a state that it changes by its rows is read in the same step")
 
     def _settle_outputs(self, result: Relations) -> None:
         """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows."""
@@ -234,24 +234,24 @@ class RunDifferences:
         return self._kind_of_all(whole, parts, None if self._again is None else self._again.losses.get(number, []))
 
     def _gradient_kind(self) -> str:
-        runs = [self.whole, *self.runs, *([] if self._again is None else [self._again])]
-        whole, *others = [[_flat(gradients) for gradients in run.gradients] for run in runs]
-        parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
+        whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
+        again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
         kind = self._kind_of_all(whole, parts, again)
-        return "neither" if kind == "mean" and self._has_small_gradients_of_another_kind(runs) else kind
+        return "neither" if kind == "mean" and self._has_small_gradients_of_another_kind() else kind
 
-    def _has_small_gradients_of_another_kind(self, runs: list[Any]) -> bool:
+    def _has_small_gradients_of_another_kind(self) -> bool:
         """Whether the gradient of a weight is no mean over rows, which larger ones of other weights hide."""
-        for calls in zip(*(run.gradients for run in runs), strict=True):
+        again = [] if self._again is None else [self._again]
+        for calls in zip(*(run.gradients for run in (self.whole, *self.runs, *again)), strict=True):
             largest = max(size(_flat(gradients)) for gradients in calls)
             for gradients in zip(*calls, strict=True):
                 if any(each is None for each in gradients):
                     continue
                 whole, *others = map(_wide, gradients)
                 own = max(map(size, (whole, *others)))
-                parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
+                parts, more = others[: len(self.runs)], others[-1] if again else None
                 least = _ROUNDING_OF_SUMS * largest / own if own else 1.0
-                if self._kind(whole, parts, again, least) in ("sum", "neither"):
+                if self._kind(whole, parts, more, least) in ("sum", "neither"):
                     return True
         return False
 

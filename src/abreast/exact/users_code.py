@@ -7,16 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from abreast.exact.members import leaf_metrics, members
-from abreast.exact.own_step import is_users
-from abreast.exact.users_functions import is_users_function, names_read, users_functions
+from abreast.exact.own_step import compiled_losses, is_users
+from abreast.exact.users_functions import full_cells, is_users_function, names_read, users_functions
 
 
 def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
     """The names in losses, metrics and regularizers, and in the `gathered` members."""
     everyone = members(model)
-    compiled = getattr(model, "_compile_loss", None)
-    losses = [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
-    objects = [*(getattr(loss, "args", (loss,))[0] for loss in losses), *leaf_metrics(model)]
+    objects = [*(getattr(loss, "args", (loss,))[0] for loss in compiled_losses(model)), *leaf_metrics(model)]
     objects += [getattr(each, "fn", getattr(each, "_fn", None)) for each in objects]
     objects += [weight.regularizer for weight in model.trainable_variables]
     functions = [getattr(model, name) for name in ("compute_loss", "compute_metrics") if is_users(model, name)]
@@ -50,11 +48,4 @@ def _names_in(functions: list[Any], kind: type) -> Iterator[str]:
         read = names_read(function.__code__)
         yield from read
         todo += [space[name] for space in (function.__globals__, methods) for name in read if name in space]
-        todo += [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+        todo += [cell.cell_contents for cell in full_cells(function)]

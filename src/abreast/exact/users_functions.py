@@ -56,6 +56,20 @@ def users_functions(kind: type) -> list[Any]:
     return [value for value in found if is_users_function(value)]
 
 
+def full_cells(function: Any) -> list[Any]:
+    """The cells of the outer variables that a function reads and that have a value."""
+    return [cell for cell in function.__closure__ or () if is_full(cell)]
+
+
+def is_full(cell: Any) -> bool:
+    """Whether the outer variable of a cell has a value."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
 @functools.lru_cache(maxsize=4096)
 def names_read(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code and in the functions inside it; globals are among them."""

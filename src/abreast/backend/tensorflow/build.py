@@ -17,7 +17,6 @@ from abreast.backend.tensorflow.staging import to_device
 from abreast.feed import HostBatch
 from abreast.keras_private.backend import compute_output_spec
 from abreast.keras_private.models import KerasTensor
-from abreast.keras_private.modules import KERAS, module_of
 from abreast.replacing import replaced
 
 
@@ -58,9 +57,7 @@ def _has_own_metrics(model: Any) -> bool:
     """Whether some metrics of `compile` are the user's functions or classes."""
     compiled = model._compile_metrics
     given = [] if compiled is None else tree.flatten([compiled._user_metrics, compiled._user_weighted_metrics])
-    return any(
-        not isinstance(each, str) and not module_of(each).startswith(KERAS) for each in given if each is not None
-    )
+    return any(not (each is None or isinstance(each, str) or exact.is_of_keras(each)) for each in given)
 
 
 def _keeping_optimizer(model: Any) -> AbstractContextManager[None]:
