@@ -37,9 +37,7 @@ def test_a_fit_goes_on_with_the_batches_that_would_have_followed(workers: Worker
     plain = workers.abreast.run(train, kind=kind, data=str(tmp_path))
     interrupted_at = (3, 2) if kind == "images by steps" else (2, 4, 3)
     found = workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=interrupted_at)
-    # On TensorFlow, one of twelve places in these images gives another last bit.
-    rounding = 1e-6 if (workers.backend, kind) == ("tensorflow", "images") else 0
-    assert found["weights"] == pytest.approx(plain["weights"], rel=rounding, abs=0)
+    assert found["weights"] == plain["weights"]
     assert found["loss"] == pytest.approx(plain["loss"], rel=1e-6)  # measured 2e-7 on PyTorch, once
     assert "fit begins with epoch" not in found["said"]  # the checkpoint says where
 

@@ -43,8 +43,9 @@ class TensorPlace(NamedTuple):
 class FullRun:
     """The run with all rows, which keeps every tensor. The other runs are compared with it."""
 
-    def __init__(self, model: Any, states: list[Any], values: dict[int, Any]) -> None:
-        """`values` replace those of variables, by identity."""
+    def __init__(self, model: Any, states: list[Any], values: dict[int, Any], sees_hidden: bool = False) -> None:
+        """`values` replace those of variables, by identity; `sees_hidden`: see `distance`, for runs that are compared."""
+        self.sees_hidden = sees_hidden
         self.members = members(model)
         self.values = values
         self._all = {id(member): number for number, member in enumerate(self.members)}
@@ -254,7 +255,7 @@ class PartRun(FullRun):
             self.axes[place] = known_axis
             return leaf
         ways, found = ways_to_cut(as_array(expected), axis, self.part), as_array(leaf)
-        distances = [distance(way, found) for way in ways]
+        distances = [distance(way, found, self.whole.sees_hidden) for way in ways]
         best = distances.index(min(distances))
         self.axes[place] = axis = replace(axis, is_strided=True) if axis is not None and best else axis
         if distances[best]:
@@ -265,17 +266,23 @@ class PartRun(FullRun):
 
 
 class PerturbedRun(PartRun):
-    """The full run again, with every tensor changed by about its rounding: differences come from rounding or random numbers."""
+    """The full run again, with every tensor changed by about its rounding: differences come from rounding or random numbers.
 
-    def __init__(self, model: Any, states: list[Any], whole: FullRun, rows: int) -> None:
+    So are the weights, unless their gradients count: of inputs that are whole numbers, a product has no rounding otherwise.
+    """
+
+    def __init__(self, model: Any, states: list[Any], whole: FullRun, rows: int, moves_weights: bool) -> None:
         super().__init__(model, states, whole, RowRange(rows, 0, rows))
+        if moves_weights:
+            weights = [each for each in model.trainable_variables if id(each) not in whole.values]
+            self.values = whole.values | {id(each): _moved_weight(each) for each in weights}
 
     def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)
         if expected is None:
             return leaf
         expected = as_array(expected)
-        self.distances[place] = distance(expected, as_array(leaf))
+        self.distances[place] = distance(expected, as_array(leaf), self.whole.sees_hidden)
         if expected.dtype.kind not in "fV" or not expected.size:
             return leaf
         return replaced(leaf, moved(expected))
@@ -293,6 +300,10 @@ def moved(array: Any) -> Any:
     other = wide * factors.reshape(wide.shape)
     scaled = wide if array.dtype.itemsize < 4 else 8 * wide  # in half precision, many numbers are multiples of 1/8
     return np.where(scaled == np.rint(scaled), wide, other).astype(array.dtype)
+
+
+def _moved_weight(weight: Any) -> Any:
+    return ops.convert_to_tensor(moved(as_array(weight.value)), dtype=weight.dtype)
 
 
 def resolution(array: Any) -> float:

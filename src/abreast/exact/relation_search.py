@@ -30,6 +30,7 @@ from abreast.exact.users_code import names_on_all_rows
 
 _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
+_FINE = 1e-4
 
 
 def parts_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[list[RowRange]]:
@@ -91,7 +92,9 @@ class _Search:
         self._data = data
         self._states = _states(model)
         self._is_own = overrides_step(model, kind)
-        self._whole = FullRun(model, self._states, {} if self._is_own else _instead_of_zeros(model))
+        values = {} if self._is_own else _instead_of_zeros(model)
+        # Where kernels differ more between batch sizes, small numbers beside large ones show nothing.
+        self._whole = FullRun(model, self._states, values, sees_hidden=probe.noise < _FINE)
         given = self._rows(self._everything)
         self._whole.run(forward, given)
         self._writes_rows = probe.has_own_python and not all(map(_are_equal, arrays_of(given), arrays_of(data)))
@@ -111,7 +114,8 @@ class _Search:
             self._snapshot.rewind(generators=False)
             self._probe.rewind(generators=False)
             # Generators continue, so random numbers differ.
-            again = PerturbedRun(self._model, self._states, self._whole, self._everything.total)
+            rows, moves_weights = self._everything.total, not self._is_own
+            again = PerturbedRun(self._model, self._states, self._whole, rows, moves_weights)
             again.run(self._forward, self._rows(self._everything))
             found.clear(again)
         result = found.relations()

@@ -60,8 +60,11 @@ def ways_to_cut(whole: Any, axis: RowAxis | None, part: RowRange) -> list[Any]:
     return ways
 
 
-def distance(expected: Any, found: Any) -> float:
-    """The largest difference, relative to the largest magnitude; infinite where shapes, NaN or infinities differ."""
+def distance(expected: Any, found: Any, sees_hidden: bool = False) -> float:
+    """The largest difference, relative to the largest magnitude; infinite where shapes, NaN or infinities differ.
+
+    `sees_hidden`: if some numbers are much larger than others, also the largest difference of the others, relative to them.
+    """
     if expected.shape != found.shape:
         return float("inf")
     if np.array_equal(
@@ -78,7 +81,7 @@ def distance(expected: Any, found: Any) -> float:
         if not largest:
             return 0.0
         far = largest / float(max(np.abs(expected).max(), np.abs(found).max()))
-        return max(far, _distance_of_hidden(expected, found))
+        return max(far, _distance_of_hidden(expected, found)) if sees_hidden else far
     return _distance_of_finite(expected, found)
 
 
