@@ -132,6 +132,39 @@ def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
 
 
+# A layer begins to relate rows: by code between two calls, by a callback between two epochs.
+_RELATES_LATER = (
+    HEAD
+    + """
+class Centered(keras.layers.Layer):
+    centers = False
+    def call(self, x):
+        return x - keras.ops.mean(x, axis=0, keepdims=True) if self.centers else x
+def fitted(between_calls):
+    keras.utils.set_random_seed(0)
+    layer = Centered()
+    with scope:
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), layer, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    def change(epoch, logs):
+        layer.centers = epoch == 1 and not between_calls
+    callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=change)]
+    model.fit(x, x[:, :1] + 1.0, batch_size=30, epochs=2, verbose=0, callbacks=callbacks)
+    layer.centers = True
+    model.fit(x, x[:, :1] + 1.0, batch_size=30, verbose=0)
+    return total(model)
+print(json.dumps([fitted(False), fitted(True)]))
+"""
+)
+
+
+def test_a_layer_that_begins_to_relate_rows_works_on_those_of_all_ranks() -> None:
+    (alone,) = [result(process) for process in start_all(_RELATES_LATER, 1, backend="torch")]
+    first, second = [result(process) for process in start_all(_RELATES_LATER, 2, backend="torch")]
+    assert first == second
+    assert first == pytest.approx(alone, rel=1e-5)
+
+
 @pytest.mark.in_turn
 def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
     first, second = start_all(APART, 2, backend="torch")

@@ -110,6 +110,10 @@ class Agreement:
             self._check_same("makes the first step of a call", program() if callable(program) else program)
         self._exchange.num_steps += 1
 
+    def between_steps(self, program: Program) -> None:
+        """Compare the program before another step of a call than the first one."""
+        self._check_same("compares the settings of its steps", program)
+
     def assigned(self, name: str, checksum: Callable[[int], int]) -> None:
         """Record that a variable was set between steps. `checksum` extends an earlier checksum by its value."""
         self._seen.assigned[name] = checksum(self._seen.assigned.get(name, 0))

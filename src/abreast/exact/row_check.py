@@ -34,6 +34,7 @@ class _Checked:
 
     `compiled`: the model's arguments of `compile` as of the last check. `steps`: those of a user's own step since the first
     check; from `next_look` on, it is checked again. `changes`: those of the model's Python state since the first check.
+    `functions`: for each kind, the step function that used the findings last.
     """
 
     found: Relations = field(default_factory=Relations)
@@ -44,6 +45,7 @@ class _Checked:
     changes: int = 0
     is_stale: bool = True  # as before the first check
     had_equal_rows: bool = False  # whether the inputs showed no relation, because all rows of the batch were equal
+    functions: dict[str, object] = field(default_factory=dict)
 
     @property
     def is_old(self) -> bool:
@@ -53,6 +55,11 @@ class _Checked:
         """Count a change. After the first ones, changes are probably numbers that a callback sets at every step."""
         self.changes += 1
         self.is_stale = self.is_stale or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
+
+    def used_by(self, kind: str, function: object) -> None:
+        """A function that replaces another of its kind is traced again, and so runs the user's present code."""
+        self.is_stale = self.is_stale or self.functions.get(kind, function) is not function
+        self.functions[kind] = function
 
     def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
         if self.steps >= self.next_look:
@@ -105,8 +112,8 @@ class RowCheck:
 
     A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
     and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to. Any step is checked
-    again after `compile`, because the user's code may have changed before it, after changes that the backend reports, and at the
-    first batch whose rows differ.
+    again after `compile` and `make_train_function(force=True)`, because the user's code may have changed before them, after changes
+    that the backend reports, and at the first batch whose rows differ.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -116,6 +123,7 @@ class RowCheck:
         self._marks: set[Any] = set()
         self._has_equal_rows = False
         self._last: _Checked | None = None
+        self._function = object()  # stands for the step function of this check
         self.is_due = wanted
 
     def meet(self, batch: Batch | None) -> None:
@@ -156,6 +164,7 @@ class RowCheck:
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
         known = checked.setdefault(key, _Checked())
+        known.used_by(self._kind, self._function)
         compiled = _compile_arguments(self._model)
         shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
         if known.is_old or known.compiled != compiled or shows_more:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -44,6 +45,7 @@ from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
 from abreast.stderr import tell_once
 
+_FIRST_LOOKS = 16
 _LOOK_SECONDS = 1.0  # between two comparisons of the settings of a model that a script trains batch by batch
 _OTHER_DRAWS = (
     "random layers continue exactly only on the first device of each process: on the others they draw other numbers\n"
@@ -71,6 +73,8 @@ class Launched(LaunchedProcess):
             self._team = Team(devices, hang_seconds(), self._span) if max(job.num_devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
+        self._looks_in_call = 0
+        self._settings: WeakKeyDictionary[Any, Mapping[str, str]] = WeakKeyDictionary()  # of models, when last compared
         self._looked_time: float | None = None
         self._draws = torch.empty(0)
         self._seeded: tuple[int, int] | None = None
@@ -92,7 +96,7 @@ class Launched(LaunchedProcess):
 
     def call_begins(self) -> None:
         """Mark the next step as the first one of a call, also of a call inside another."""
-        self._begins = True
+        self._begins, self._looks_in_call = True, 0
 
     def call_ended(self, model: Any, failed: bool) -> None:
         """End a call of this process. Unless it failed, wait for its end in all processes, and compare their records."""
@@ -194,15 +198,18 @@ class Launched(LaunchedProcess):
             team = self._team_for(placement)
             known = self._known(model, is_global) if moment.look else team_model_of(model)
             anew = known is None
-            if known is None or self._begins:
+            begins = known is None or self._begins
+            if begins:
                 self._begins = False
                 anew = self._agree_on_variables(team, model, is_global, known)
                 self._looks = not moment.by_hand or self._is_time_to_look()
             else:
                 self._note_assigned(known, moment.look)
             self._agreement.present = partial(_present, model)
-            self._agreement.before_step(staged.digest, partial(_program, model, known) if self._looks else UNSEEN)
-            if moment.checked:
+            is_changed = self._before_step(staged.digest, model, known, moment, begins)
+            if is_changed:
+                moment.changed()
+            if moment.checked or is_changed:
                 self.agree_on_relations(model)
             team_model = team.team_model(model, self._span.size, is_global, moment.look, anew=anew)
             if team_model is not known:
@@ -211,6 +218,27 @@ class Launched(LaunchedProcess):
             if staged.sent is None or staged.team is not team:
                 staged.sent, staged.team = team.send_shards_now(self._cut(taken.host, placement)[0]), team
         return partial(self._run, kind, team, team_model, staged)
+
+    def _before_step(self, batch: int, model: Any, known: TeamModel | None, moment: Moment, begins: bool) -> bool:
+        """Compare this step with those of the other processes; whether the model's settings changed, in all of them.
+
+        Settings may have changed where the user's code ran. A callback may run before every step: after the first steps of a call,
+        its settings are compared ever more rarely, because reading them takes about a millisecond.
+        """
+        self._looks_in_call += moment.look
+        is_early = self._looks_in_call <= _FIRST_LOOKS or self._looks_in_call.bit_count() == 1
+        if not self._looks or not (begins or (moment.look and is_early)):
+            self._agreement.before_step(batch, UNSEEN)
+            return False
+        program = _program(model, known)
+        self._agreement.before_step(batch, program)
+        if moment.by_hand:
+            return False
+        if not begins:
+            self._agreement.between_steps(program)
+        before = self._settings.get(model, program.settings)
+        self._settings[model] = program.settings
+        return not fingerprint.changed(before, program.settings) <= (known.left_by_steps if known else set())
 
     def _run(self, kind: Kind, team: Team, known: TeamModel, staged: StagedBatch) -> Any:
         assert staged.sent is not None
