@@ -95,6 +95,7 @@ def _error_of(model: Any, x: Any, y: Any) -> str:
     return ""
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("script", [skip_small_losses, trim_to_longest_row, late_answer])
 def test_replicas_that_take_different_paths_are_named(workers: Workers, script: Any) -> None:
     if workers.backend != "torch":

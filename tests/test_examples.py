@@ -23,7 +23,7 @@ def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()
     return found
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_photographs_are_classified_and_the_saved_model_is_fine_tuned_on_several_devices(
     backend: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from tests.harness.installed import keras_is_older_than, skip_unless_installed
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.stem))
 def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.read(path, as_version=4)

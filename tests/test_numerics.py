@@ -23,6 +23,7 @@ def test_terminate_on_nan_stops_at_the_step_and_names_the_rank(workers: Workers)
     assert "after step 2 of epoch 0 (input of rank 1 of 4 is not finite)" in end["said"]
 
 
+@pytest.mark.in_turn(2)
 def test_check_numerics_raises_at_the_step(workers: Workers) -> None:
     end = workers.abreast.run(fit_poisoned, check_numerics=True)
     assert end["error"] == "NumericsError"

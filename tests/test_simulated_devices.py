@@ -95,7 +95,7 @@ def losses(devices: int, steps: int) -> Any:
     return json.loads(printed(run(_RESNET, devices, steps)))
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_network_that_augments_trains_on_four_devices_and_two_cores() -> None:
     assert np.isfinite(losses(devices=4, steps=2)).all()

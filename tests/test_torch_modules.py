@@ -37,7 +37,7 @@ def test_torch_modules_train_as_on_one_device(torch_workers: Workers, module: st
     assert_equal(torch_workers, module=module)
 
 
-@pytest.mark.parametrize("module", ["resnet", "batch norm 1d"])
+@pytest.mark.parametrize("module", [pytest.param("resnet", marks=pytest.mark.in_turn(2)), "batch norm 1d"])
 def test_one_row_for_each_replica_trains_as_on_one_device(torch_workers: Workers, module: str) -> None:
     assert_equal(torch_workers, module=module, batch_size=4, rows=14)
 

@@ -14,7 +14,7 @@ FEW = ("callbacks/early_stopping_test.py", "callbacks/terminate_on_nan_test.py")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_a_few_of_keras_own_tests_pass_on_several_devices_and_run_steps_there(backend: str, tmp_path: Path) -> None:
     outcomes = runs.run(backend, FEW, tmp_path / "placed.jsonl", placed=NUM_DEVICES)
     assert {one.outcome for one in outcomes.values()} == {"passed"}, outcomes

@@ -72,7 +72,7 @@ def test_a_fit_resumes_with_the_batches_that_it_would_have_taken(
 
 
 @pytest.mark.parametrize("devices", [0, 2])
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_a_killed_fit_resumes_in_another_process(
     workers: Workers, another: Worker, folder: str, tmp_path: Path, devices: int
 ) -> None:
