@@ -185,12 +185,19 @@ class RowCheck:
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
+            if (fixed := _fixed_rows(model)) is not None:
+                raise ModelError(
+                    f"{name_of(model)} is made for batches of {fixed} rows, and fails with other numbers of rows: each device gets "
+                    "only some rows of a batch",
+                    "leave out `batch_size` in `keras.Input`, and write -1 for the rows of a reshape; or train it with "
+                    "KERAS_BACKEND=jax or on one device",
+                ) from error
             warn_once(
                 model,
                 "unchecked rows",
                 f"the check whether {name_of(model)} relates the rows of a batch to one another failed on "
                 f"{parts[0].total} rows ({type(error).__name__}: {_begin_of(error)}): if it does, each replica computes from its "
-                f"own rows, weighted by their number, which is not what one device computes{_fixed_rows(model)}",
+                f"own rows, weighted by their number, which is not what one device computes",
             )
             return Relations(depends_on_values=True)
 
@@ -207,9 +214,10 @@ def _begin_of(error: Exception) -> str:
     return " ".join([line for line in lines if line][:2])[:300]
 
 
-def _fixed_rows(model: Any) -> str:
+def _fixed_rows(model: Any) -> int | None:
+    """The number of rows that every batch of a model must have (`batch_size` of its inputs)."""
     sizes = {each.shape[0] for each in getattr(model, "inputs", None) or () if each.shape} - {None}
-    return f". The model is made for batches of {min(sizes)} rows, and each device gets fewer" if sizes else ""
+    return min(sizes, default=None)
 
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
