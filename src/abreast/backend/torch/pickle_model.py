@@ -2,8 +2,8 @@
 
 Keras's own pickling uses a `.keras` file, which cannot hold classes and functions of the user's script, losses, or a
 `train_step`. Here every object keeps its attributes. Objects of Keras and of `torch.nn` are written one by one, and refer to
-others by number: deep models need no deep recursion, and circular references work. Code in `__main__` is sent by value
-(cloudpickle), importable code by name. Not here: tensors, locks and other objects with a rule of their own
+others by number: deep models need no deep recursion, and circular references work. Code that the other process cannot
+import, such as that of `__main__`, is sent by value (cloudpickle), other code by name. Not here: tensors, locks and other objects with a rule of their own
 (`pickle_objects.py`).
 """
 
@@ -13,6 +13,7 @@ import copyreg
 import io
 import pickle
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrize import is_parametrized
 
 from abreast import exact
+from abreast.backend.torch import modules_by_path
 from abreast.backend.torch.pickle_objects import reducer
 from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import is_users
@@ -66,7 +68,14 @@ def can_travel(value: Any) -> bool:
 
 def is_importable(value: Any) -> bool:
     """Whether another process imports this function or class instead of getting it by value."""
+    _register(value.__module__)
     return bool(cloudpickle.cloudpickle._should_pickle_by_reference(value))
+
+
+def _register(module_name: Any) -> None:
+    """Make cloudpickle send the functions and classes of a module by value if other processes cannot import it."""
+    if is_users(module_name) and module_name in sys.modules and not modules_by_path.can_import(module_name):
+        cloudpickle.register_pickle_by_value(sys.modules[module_name])
 
 
 class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
@@ -79,6 +88,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._path = "model"
 
     def write(self, model: Any, beside: Sequence[Any]) -> bytes:
+        self._dump(modules_by_path.files(), "the files of modules")
         self._dump(model, "model")
         self._dump(beside, "the globals of modules")
         done = 0
@@ -128,10 +138,12 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         if number is None or not is_users(value.get("__name__")):
             return None
         name = str(value["__name__"])
-        is_module = name in sys.modules and name != "__main__" and id(vars(sys.modules[name])) == number
+        is_module = modules_by_path.can_import(name) and id(vars(sys.modules[name])) == number
         return "namespace", name, None if is_module else number, tuple(value.items())
 
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type | types.FunctionType):
+            _register(value.__module__)
         reduce = reducer(value)
         return super().reducer_override(value) if reduce is None else reduce(value)
 
@@ -142,6 +154,7 @@ class _ChangeWriter(_Writer):
         self._path_of = path_of
 
     def write_all(self, changes: Sequence[Any]) -> bytes:
+        self._dump(modules_by_path.files(), "the files of modules")
         self._dump(len(changes), "changes")
         for change in changes:
             self._dump((change.part, change.paths, change.edit), change.name, change.edit[-1])

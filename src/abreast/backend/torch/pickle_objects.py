@@ -23,6 +23,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.users_code import is_users
 from abreast.keras_private.models import DynamicBackend
 from abreast.keras_private.torch import get_device
@@ -167,7 +168,7 @@ def travels_with_callback(value: Any) -> bool:
 
 def _reduce_cache(cached: Any) -> Any:
     """A cached function; if other processes cannot import it, it is sent with an empty cache."""
-    if cached.__module__ != "__main__" and "<locals>" not in cached.__qualname__:
+    if can_import(cached.__module__) and "<locals>" not in cached.__qualname__:
         return cached.__reduce__()  # its name
     return _make_cache, (cached.__wrapped__, cached.cache_parameters())
 

@@ -14,6 +14,7 @@ from typing import Any
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
+from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.patches import is_code_of_the_user
 from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_parts import Edit, Part, Step
@@ -125,5 +126,5 @@ def is_data(part: Part, edit: Edit) -> bool:
 def namespace_of(names: dict[str, Any]) -> Namespace:
     """The name by which another process finds the globals of a module."""
     name = str(names.get("__name__"))
-    importable = name != "__main__" and name in sys.modules and vars(sys.modules[name]) is names
+    importable = can_import(name) and vars(sys.modules[name]) is names
     return name, None if importable else id(names)

@@ -15,6 +15,7 @@ from typing import Any
 
 from abreast.backend.torch import patches
 from abreast.backend.torch.messages import numbered_variables
+from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.python_changes import Path, namespace_of
 from abreast.backend.torch.python_kinds import is_watched, parts_of
 from abreast.backend.torch.python_modules import InstalledNames, Names
@@ -180,4 +181,4 @@ def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
 
 def _module(name: str) -> types.ModuleType | None:
     """The user's module of that name, if it has been imported."""
-    return sys.modules.get(name) if name != "__main__" and is_users(name) else None
+    return sys.modules.get(name) if is_users(name) and can_import(name) else None

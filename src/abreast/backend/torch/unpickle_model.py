@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import torch
 
+from abreast.backend.torch import modules_by_path
 from abreast.keras_private.models import Function, Functional, inject_functional_model_class, make_node_key
 from abreast.keras_private.optimizers import BaseOptimizer, identify_variables
 from abreast.keras_private.torch import get_device
@@ -51,6 +52,7 @@ class _Reader(pickle.Unpickler):
         self._objects: dict[int, Any] = {}
 
     def read(self) -> tuple[Any, list[Any]]:
+        modules_by_path.load_from(self.load())
         model = self.load()
         beside = self.load()
         number = 0
@@ -79,6 +81,7 @@ class _ChangeReader(pickle.Unpickler):
         self._at = at
 
     def load_all(self) -> list[Any]:
+        modules_by_path.load_from(self.load())
         return [self.load() for _ in range(self.load())]
 
     def persistent_load(self, pid: Any) -> Any:

@@ -1,0 +1,64 @@
+"""Modules that a script loads by the path of their file: a worker would not find them by their names, and loads them likewise."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from abreast.backend.torch.users_code import is_users
+
+
+def files() -> dict[str, str]:
+    """The files of these modules, by name."""
+    return _files(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _files(num_modules: int) -> dict[str, str]:
+    names = [name for name in list(sys.modules) if name != "__main__" and is_users(name)]
+    return {name: file for name in names if not _is_found(name) and (file := _file(name)) is not None}
+
+
+def can_import(module_name: Any) -> bool:
+    """Whether a worker can import a module; false for `__main__`, and for modules without a file."""
+    return module_name in sys.modules and (_is_found(module_name) or module_name in files())
+
+
+@functools.cache
+def _is_found(module_name: Any) -> bool:
+    """Whether the import system finds this imported module by its name."""
+    parent = str(module_name).rpartition(".")[0]
+    if module_name == "__main__" or (parent and not can_import(parent)):
+        return False
+    if not is_users(module_name):
+        return True
+    path = sys.modules[parent].__path__ if parent else None
+    specs = (finder.find_spec(module_name, path) for finder in sys.meta_path)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return spec is not None and spec.origin == getattr(sys.modules[module_name].__spec__, "origin", None)
+
+
+def _file(module_name: str) -> str | None:
+    origin = getattr(sys.modules[module_name].__spec__, "origin", None)
+    return os.path.abspath(origin) if origin is not None and os.path.isfile(origin) else None
+
+
+_FILES: dict[str, str] = {}  # in a worker
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        file = _FILES.get(name)
+        return None if file is None else importlib.util.spec_from_file_location(name, file)
+
+
+def load_from(files: dict[str, str]) -> None:
+    """Let this worker's imports find the caller's modules in these files."""
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+    _FILES.update(files)
