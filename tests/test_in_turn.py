@@ -1,4 +1,4 @@
-"""Slow tests take turns: each commit runs a third of them on one backend, and a ninth of those without one; nine turns run all."""
+"""Slow tests take turns: each commit runs a third of them on one backend, a ninth of those without one; nine turns run all."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ from abreast.exact.replica import (
     unpack,
 )
 from abreast.exact.row_check import RowCheck, related_rows
+from abreast.exact.step_logs import map_logs
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
 from abreast.exact.warn_once import warn_once
 
@@ -76,6 +77,7 @@ __all__ = [
     "is_users",
     "leaf_metrics",
     "loss_contribution",
+    "map_logs",
     "metrics",
     "optimizers",
     "other_rows",

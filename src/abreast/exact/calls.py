@@ -22,6 +22,7 @@ from keras import ops, tree
 from abreast.exact.members import is_whole, leaf_metrics, members, watched
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
+from abreast.exact.step_logs import map_logs
 from abreast.exact.users_functions import is_users_function
 from abreast.keras_private import attached
 from abreast.keras_private.modules import module_of
@@ -67,16 +68,20 @@ class FullRun:
         self.numbers: dict[tuple[int, int], list[Any]] = {}
         self.read_states: set[int] = set()  # identities of states that a member read after another had changed them
         self.gradients: list[list[Any]] = []  # by call of an optimizer
-        self.logs: dict[str, Any] = {}  # numbers that a step returns
-        # Numbers for a whole batch: metric -> its calls -> the numbers that the call got.
-        self.scalars: dict[int, list[list[Any]]] = {}
+        self.logs: dict[str, Any] = {}  # the values that a step returns
+        self.results: list[
+            Any
+        ] = []  # of metrics, which the step's code has read; they come from the rows of all replicas
+        # Metric -> its calls -> the values that the call got, leaf by leaf; None for what is no number and no array.
+        self.given: dict[int, list[list[Any]]] = {}
+        self.givers: dict[int, list[int]] = {}  # metric -> for each call, the watched member that was running then
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """Run `forward(data)` and record the call of every watched member; variables keep their values."""
         scope = self._scope = _Scope(self.values, self._note_read)
         with self._watching(), scope:
             result = forward(data)
-            self.logs = self._numbers_of(result)  # this run's own numbers, not those of the full run
+            self.logs = self._values_of(result)  # this run's own values, not those of the full run
             self._met(THE_STEP, 0, "out", result)
         known = set(map(id, self._states))
         self.untracked = {number: each for number, each in scope.variables.items() if number not in known}
@@ -89,19 +94,22 @@ class FullRun:
         if self.owners.get(state, self._stack[-1]) != self._stack[-1]:
             self.read_states.add(state)
 
-    def _numbers_of(self, result: Any) -> dict[str, Any]:
-        """The numbers that a step returns, except results of metrics, which come from the rows of all replicas."""
-        if not isinstance(result, dict):
-            return {}
-        numbers = {
-            name: as_array(ops.convert_to_tensor(value))
-            for name, value in result.items()
-            if is_number(value) and not isinstance(value, bool) and (is_tensor(value) or not ops.is_tensor(value))
-        }
-        known = [as_array(value) for metric in leaf_metrics(self.members[0]) if is_tensor(value := metric.result())]
-        return {
-            name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)
-        }
+    def _values_of(self, logs: Any) -> dict[str, Any]:
+        """The numbers and arrays in a step's logs, by name, except the results of metrics."""
+        found: dict[str, Any] = {}
+
+        def note(name: str, leaf: Any) -> None:
+            if (value := _value(leaf)) is not None and not any(leaf is each for each in self.results):
+                found[name] = value
+
+        if isinstance(logs, dict):
+            map_logs(note, logs)
+        return found
+
+    def equals_result(self, value: Any) -> bool:
+        """Whether a value is equal to a result of a metric: one that was made of it, or the only value that the metric got."""
+        known = (_value(each) for each in self.results)
+        return any(np.array_equal(value, each, equal_nan=value.dtype.kind == "f") for each in known if each is not None)
 
     def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         """Record a tensor; return the tensor with which the run continues."""
@@ -132,16 +140,25 @@ class FullRun:
     def _watching(self) -> Iterator[None]:
         with ExitStack() as undo, self._watching_calls():
             for number, metric in enumerate(leaf_metrics(self.members[0])):
-                undo.callback(put_on(metric, update_state=self._note_scalars(number, metric.update_state)))
+                update, result = self._note_given(number, metric.update_state), self._note_result(metric.result)
+                undo.callback(put_on(metric, update_state=update, result=result))
             yield
 
-    def _note_scalars(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _note_given(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def update_state(*args: Any, **kwargs: Any) -> Any:
-            found = [as_array(ops.convert_to_tensor(leaf)) for leaf in tree.flatten((args, kwargs)) if is_number(leaf)]
-            self.scalars.setdefault(number, []).append(found)
+            self.given.setdefault(number, []).append([_value(leaf) for leaf in tree.flatten((args, kwargs))])
+            self.givers.setdefault(number, []).append(self._stack[-1])
             return plain(*args, **kwargs)
 
         return update_state
+
+    def _note_result(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def result() -> Any:
+            found = plain()
+            self.results += tree.flatten(found)
+            return found
+
+        return result
 
     @contextmanager
     def _watching_calls(self) -> Iterator[None]:
@@ -330,6 +347,18 @@ def call_name(member: Any) -> str:
 def _sums_of_weights(member: Any) -> list[float]:
     weights = member.trainable_variables if is_whole(member) else getattr(member, "_trainable_variables", [])
     return [float(as_array(ops.sum(ops.abs(weight)))) for weight in weights]
+
+
+def _value(leaf: Any) -> Any:
+    """A number or a numeric array; None for anything else."""
+    if isinstance(leaf, bool) or not (
+        isinstance(leaf, (keras.Variable, np.ndarray)) or is_number(leaf) or is_tensor(leaf)
+    ):
+        return None
+    if ops.is_tensor(leaf) and not is_tensor(leaf):
+        return None
+    is_numeric = not hasattr(leaf, "dtype") or "str" not in str(leaf.dtype)
+    return as_array(ops.convert_to_tensor(leaf)) if is_numeric else None
 
 
 def is_tensor(leaf: Any) -> bool:

@@ -22,7 +22,7 @@ from keras import ops
 from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
 from abreast.exact.generators import GeneratorState, is_generator
-from abreast.exact.members import LEFT_BY_CALLS, name_of_owner
+from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.exact.replica import Replica
 from abreast.exact.users_functions import (
     class_values,
@@ -170,7 +170,7 @@ class Snapshot:
         """Until `put_back`, hold copies of iterators in place of the iterators."""
         for space, before in [*self._attributes, *self._globals]:
             for name, value in before.items():
-                if name not in LEFT_BY_CALLS and (other := twin(value)) is not None:
+                if (other := twin(value)) is not None:
                     space[name] = other
 
     def numbers(self) -> dict[tuple[int, str], list[Any]]:
@@ -181,10 +181,10 @@ class Snapshot:
         old = {id(value) for _, before in self._items for value in _values(before)}
         found: dict[tuple[int, str], list[Any]] = {}
         for place, (attributes, before) in enumerate(self._attributes):
+            left = left_by_calls(self._owners[place])
             for name, value in list(attributes.items()):
-                if name in LEFT_BY_CALLS or name in _OF_KERAS:
-                    continue
-                found[place, name] = _arrays(_new_values(value, before.get(name), old))
+                if name not in left and name not in _OF_KERAS:
+                    found[place, name] = _arrays(_new_values(value, before.get(name), old))
         for space, before in (*self._globals, *self._read):
             for name, value in before.items():
                 found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old))
@@ -201,10 +201,10 @@ class Snapshot:
     def changed(self) -> list[str]:
         """The names of numbers in attributes, and of globals, that have changed."""
         attributes = [
-            f"{name_of_owner(self._owners[place])}.{name}"
-            for place, (now, before) in enumerate(self._attributes)
+            f"{name_of_owner(owner)}.{name}"
+            for owner, (now, before) in zip(self._owners, self._attributes, strict=True)
             for name, value in list(now.items())
-            if value is not before.get(name) and name not in LEFT_BY_CALLS and _is_number(value)
+            if value is not before.get(name) and name not in left_by_calls(owner) and _is_number(value)
         ]
         classes = [
             f"{kind.__name__}.{name}"
@@ -249,11 +249,12 @@ class Snapshot:
             for name, value in before.items():
                 if values.get(name, self) is not value:
                     setattr(kind, name, value)
-        for attributes, before in self._attributes:
-            for name in [name for name in list(attributes) if name not in before and name not in LEFT_BY_CALLS]:
+        for owner, (attributes, before) in zip(self._owners, self._attributes, strict=True):
+            left = left_by_calls(owner)
+            for name in [name for name in list(attributes) if name not in before and name not in left]:
                 del attributes[name]
             for name, value in before.items():
-                if attributes.get(name, self) is not value and name not in LEFT_BY_CALLS:
+                if attributes.get(name, self) is not value and name not in left:
                     attributes[name] = value
         for container, before in self._items:
             refill(container, before)

@@ -24,6 +24,12 @@ LEFT_BY_CALLS = (
     "_history",
 )
 
+
+def left_by_calls(owner: Any) -> tuple[str, ...]:
+    """The attributes of an object that calls of `fit` and its siblings leave: only models have them."""
+    return LEFT_BY_CALLS if isinstance(owner, keras.Model) else ()
+
+
 # Attributes of a model by which callbacks end a call. Keras sets each in the call that it ends.
 STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
 

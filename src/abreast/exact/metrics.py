@@ -101,8 +101,8 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
         running = current()
         if running is None:
             return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
-        kinds = _kinds_of_scalars(running, number, (args, kwargs))
-        if not together or _means_over_rows(metric, args):
+        kinds, has_arrays = _kinds_of_values(running, number, (args, kwargs))
+        if not together or has_arrays or _means_over_rows(metric, args):
             args, kwargs = (gather(running, data, kinds, of_user=_is_of_user(running)) for data in (args, kwargs))
             with on_all_rows(running, metric):
                 if together and is_duplicate_of_replica_0():
@@ -126,16 +126,16 @@ def _is_of_user(running: Replica) -> bool:
     return running.own_step or is_users(running.model, "compute_metrics")
 
 
-def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:
-    """`{identity: kind}` of the numbers for a whole batch in `data`, as the row check found."""
+def _kinds_of_values(running: Replica, number: int, data: Any) -> tuple[dict[int, str], bool]:
+    """`{identity: kind}` of the values for a whole batch in `data`, as the row check found; whether one of them is an array."""
     found = running.relations
-    calls = [] if found is None else found.scalars.get(f"{running.kind} {number}", [])
+    calls = [] if found is None else found.given.get(f"{running.kind} {number}", [])
     if not calls:
-        return {}
-    scalars = [leaf for leaf in tree.flatten(data) if is_number(leaf)]
+        return {}, False
     kinds = calls[running.metric_calls[number] % len(calls)]
     running.metric_calls[number] += 1
-    return {id(leaf): kind for leaf, kind in zip(scalars, kinds, strict=False)}
+    values = [(leaf, kind) for leaf, kind in zip(tree.flatten(data), kinds, strict=False) if kind != "rows"]
+    return {id(leaf): kind for leaf, kind in values}, not all(is_number(leaf) for leaf, _ in values)
 
 
 def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[int, str]) -> tuple[Any, Any]:

@@ -56,24 +56,25 @@ class Relations:
     shared: list[str] = field(default_factory=list)
 
     assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
-    # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.
-    scalars: dict[str, list[list[str]]] = field(default_factory=dict)
+    # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each value that it gets: "rows" for an array
+    # with an axis of rows; "mean" or "sum" for a value for a whole batch.
+    given: dict[str, list[list[str]]] = field(default_factory=dict)
     # The row axes of the model's outputs, in training and not, if not every output has one entry per row along its first axis.
     outputs: dict[bool, RowAxes] = field(default_factory=dict)
-    # By kind of step: the names of the numbers that it returns and that are sums over rows.
-    logs: dict[str, list[str]] = field(default_factory=dict)
+    # By kind of step and name: the numbers that it returns and that are sums over rows, and arrays without an axis of rows.
+    logs: dict[str, dict[str, str]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
     # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
     added: set[int] = field(default_factory=set, compare=False)
 
     def __bool__(self) -> bool:
-        found = (self.gathered, self.sums, self.assigned, self.scalars, self.outputs, self.logs, self.left_in_calls)
+        found = (self.gathered, self.sums, self.assigned, self.given, self.outputs, self.logs, self.left_in_calls)
         return any(found) or self.depends_on_values or self.writes_rows
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
-        rest: dict[str, Any] = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
+        rest: dict[str, Any] = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "given": self.given}
         outputs = [
             (training, [None if axis is None else asdict(axis) for axis in axes])
             for training, axes in self.outputs.items()
@@ -92,7 +93,7 @@ class Relations:
             gathered,
             set(part["sums"]),
             assigned=set(part["assigned"]),
-            scalars=part["scalars"],
+            given=part["given"],
             outputs=outputs,
             logs=part["logs"],
             depends_on_values=part["depends_on_values"],
@@ -104,7 +105,7 @@ class Relations:
         self.gathered = {**other.gathered, **self.gathered}
         self.sums |= other.sums
         self.assigned |= other.assigned
-        self.scalars = {**other.scalars, **self.scalars}
+        self.given = {**other.given, **self.given}
         self.reasons = {**other.reasons, **self.reasons}
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means

@@ -122,10 +122,14 @@ class Replica:
         """This replica's share of the global batch."""
         return as_float(self.rows) / as_float(self.total_rows)
 
+    @property
+    def logs(self) -> Mapping[str, str]:
+        """The kinds of the values that the step returns: see `Relations.logs`."""
+        return {} if self.relations is None else self.relations.logs.get(self.kind, {})
+
     def share_of_log(self, name: str) -> Any:
-        """The factor with which this replica's number counts in a sum over replicas: of a mean over rows, or of a sum."""
-        is_sum = self.relations is not None and name in self.relations.logs.get(self.kind, ())
-        return float(self.rows > 0) if is_sum else self.weight
+        """The factor with which this replica's value counts in a sum over replicas: of a mean over rows, or of a sum."""
+        return float(self.rows > 0) if self.logs.get(name) == "sum" else self.weight
 
 
 _thread = threading.local()
@@ -238,7 +242,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 
 
 def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({}), of_user: bool = False) -> Any:
-    """The data of all replicas: rows in order; a number for a whole batch as mean over rows, or as sum if `kinds` has "sum".
+    """The data of all replicas: rows in order; a value for a whole batch as mean over rows, or as sum if `kinds` has "sum".
 
     `of_user`: the data is what the user's code made of its rows, and may have fewer or more entries.
     """
@@ -246,7 +250,7 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
     def rows_of_all(leaf: Any) -> Any:
         if not hasattr(leaf, "shape"):
             return leaf
-        if len(leaf.shape) == 0:  # one value for the batch
+        if len(leaf.shape) == 0 or kinds.get(id(leaf), "rows") != "rows":  # one value for the batch
             is_float = keras.backend.is_float_dtype(leaf.dtype)
             number = leaf if is_float else ops.cast(leaf, "float32")
             counts = running.rows > 0 if kinds.get(id(leaf)) == "sum" else running.weight

@@ -112,8 +112,8 @@ class RowCheck:
 
     A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
     and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to. Any step is checked
-    again after `compile` and `make_train_function(force=True)`, because the user's code may have changed before them, after changes
-    that the backend reports, and at the first batch whose rows differ.
+    again after `compile` and `make_train_function(force=True)`, because the user's code may have changed before; after changes
+    that the backend reports; and at the first batch whose rows differ.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -187,8 +187,8 @@ class RowCheck:
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
             if (fixed := _fixed_rows(model)) is not None:
                 raise ModelError(
-                    f"{name_of(model)} is made for batches of {fixed} rows, and fails with other numbers of rows: each device gets "
-                    "only some rows of a batch",
+                    f"{name_of(model)} is made for batches of {fixed} rows, and fails with other numbers of rows: each device "
+                    "gets only some rows of a batch",
                     "leave out `batch_size` in `keras.Input`, and write -1 for the rows of a reshape; or train it with "
                     "KERAS_BACKEND=jax or on one device",
                 ) from error

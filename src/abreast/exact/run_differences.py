@@ -50,7 +50,6 @@ class RunDifferences:
         changed = [state for state in [*states, *untracked.values()] if id(state) in whole.new_states]
         self._before = {id(state): as_array(state.value) for state in changed}
         self._fine = ("same", "mean") if kind == "train" else ("same",)
-        self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
         self._again: PerturbedRun | None = None
         self.reads_kept = False
         self._logs: dict[str, str] = {}
@@ -60,9 +59,10 @@ class RunDifferences:
         self._find()
 
     def suspects(self) -> bool:
-        unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
+        unlike = any("neither" in kinds for each in self._given.values() for kinds in each)
         unlike = unlike or self._gradients not in ("mean", "open")
-        return bool(self._places or self._states or self._losses or self._logs or unlike)
+        unlike = unlike or any(kind != "mean" for kind in self._logs.values())
+        return bool(self._places or self._states or self._losses or unlike)
 
     def clear(self, again: PerturbedRun) -> None:
         self._again = again
@@ -73,14 +73,18 @@ class RunDifferences:
         result.assigned = self._assigned(result.settled)
         counted = {
             number: [[_COUNTS_AS.get(kind, kind) for kind in call] for call in calls]
-            for number, calls in self._scalars.items()
-            if any(calls)
+            for number, calls in self._given.items()
+            if any(kind != "rows" for call in calls for kind in call)
         }
-        self._settle_outputs(result)
-        if sums := [name for name, kind in self._logs.items() if _COUNTS_AS.get(kind, kind) == "sum"]:
-            result.logs[self._kind_of_step] = sums
-        result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
-        if not self._places:
+        sees_all = self._settle_outputs(result)
+        if logs := {} if sees_all else self._kinds_of_logs():
+            result.logs[self._kind_of_step] = logs
+        result.given = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
+        unlike = self._metrics_given("neither")
+        for number, metric in unlike.items():
+            if number != THE_STEP:
+                self.gather(result, number, f"it gives {metric.name} a number that is {_WORDS['neither']}")
+        if not self._places and not sees_all:
             result.no_means = (
                 self._changed_weights()
                 or self._gradient_that_is("neither", "sum", "one part's")
@@ -121,15 +125,38 @@ class RunDifferences:
         if self._state_kind(state) == "mean":
             self.gather(result, owner, "a state that it changes by its rows is read in the same step")
 
-    def _settle_outputs(self, result: Relations) -> None:
-        """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows."""
+    def _kinds_of_logs(self) -> dict[str, str]:
+        """How steps combine the values that they return: those of sums, and of all arrays without an axis of rows."""
+        kinds = {name: "sum" if _COUNTS_AS.get(kind, kind) == "sum" else "mean" for name, kind in self._logs.items()}
+        return {
+            name: kind
+            for name, kind in kinds.items()
+            if kind == "sum"
+            or (self.whole.logs[name].ndim and self._has_no_rows([run.logs.get(name) for run in self._all]))
+        }
+
+    def _metrics_given(self, kind: str) -> dict[int, Any]:
+        """By the member whose call gave it: a metric that got a number that follows the rows in this way."""
+        metrics = leaf_metrics(self.members[0])
+        return {
+            giver: metrics[number]
+            for number, calls in self._given.items()
+            for giver, kinds in zip(self.whole.givers[number], calls, strict=True)
+            if kind in kinds
+        }
+
+    def _settle_outputs(self, result: Relations) -> bool:
+        """Let losses and metrics see all rows, if outputs have other axes or the user's `compute_metrics` relates rows.
+
+        Returns whether the user's `compute_metrics` sees all rows.
+        """
         number = THE_STEP if self._kind_of_step == "predict" else 0
         axes = self._axes_of(number, 0, "out")
-        relates = not self._is_own and "neither" in self._logs.values()
+        relates = not self._is_own and ("neither" in self._logs.values() or THE_STEP in self._metrics_given("neither"))
         if axes and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
             result.outputs[self._kind_of_step == "train"] = axes
-            if not self._is_own:
-                self._logs = {}
+            return not self._is_own
+        return False
 
     def _changed_weights(self) -> str:
         """The member whose weights a user's step changes by its rows before it calls the member, in words; else ""."""
@@ -147,9 +174,8 @@ class RunDifferences:
         for name, its in self._logs.items():
             if its == kind:
                 return f"which returns a {name!r} that is {_WORDS[kind]}"
-        for number, calls in self._scalars.items():
-            if any(kind in call for call in calls):
-                metric = leaf_metrics(self.members[0])[number]
+        for giver, metric in self._metrics_given(kind).items():
+            if kind != "neither" or giver == THE_STEP:  # else the member is gathered
                 return f"which gives {metric.name} a number that is {_WORDS[kind]}"
         return ""
 
@@ -177,9 +203,8 @@ class RunDifferences:
         self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
         self._states = [state for state in self._before if self._state_kind(state) not in self._fine_for(state)]
         self._gradients = self._gradient_kind()
-        self._scalars = {number: self._scalar_kinds(number) for number in self.whole.scalars}
-        logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
-        self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
+        self._given = {number: self._given_kinds(number) for number in self.whole.given}
+        self._logs = {name: self._log_kind(name) for name in sorted(self.whole.logs)}
 
     def _calls_with_other_weights(self) -> set[tuple[int, int]]:
         """The calls, by member and turn, before which a user's step had given the member weights that depend on its rows."""
@@ -255,17 +280,38 @@ class RunDifferences:
                     return True
         return False
 
-    def _scalar_kinds(self, number: int) -> list[list[str]]:
-        """For each call of a metric, the ways in which its numbers follow the rows."""
-        runs = [run.scalars.get(number, []) for run in (self.whole, *self.runs, self._again or self.whole)]
-        kinds = []
-        for turn, values in enumerate(runs[0]):
-            others = [run[turn] if turn < len(run) else [] for run in runs[1:]]
-            *parts, again = others
-            are_alike = all(len(other) == len(values) for other in others)
-            known = self._kinds(values, parts, None if self._again is None else again) if are_alike else []
-            kinds.append(known if are_alike else ["neither"] * len(values))
-        return kinds
+    def _given_kinds(self, number: int) -> list[list[str]]:
+        """For each call of a metric, the ways in which the values that it gets follow the rows."""
+        whole, *others = (run.given.get(number, []) for run in self._all)
+        calls = [
+            (values, [run[turn] if turn < len(run) else [] for run in others]) for turn, values in enumerate(whole)
+        ]
+        return [
+            [
+                self._kind_of_value([value, *(run[leaf] if leaf < len(run) else None for run in runs)])
+                for leaf, value in enumerate(values)
+            ]
+            for values, runs in calls
+        ]
+
+    @property
+    def _all(self) -> list[FullRun]:
+        return [self.whole, *self.runs, *([] if self._again is None else [self._again])]
+
+    @staticmethod
+    def _has_no_rows(values: list[Any]) -> bool:
+        """Whether the values of all runs have one shape, though their batches have other numbers of rows."""
+        return all(value is not None and value.shape == values[0].shape for value in values)
+
+    def _kind_of_value(self, values: list[Any]) -> str:
+        """How a value, in each run, follows the rows; "rows" for an array with an axis of rows, and for what is no value."""
+        whole, *others = values
+        if whole is None or (whole.ndim and not self._has_no_rows(values)):
+            return "rows"
+        if not self._has_no_rows(values):
+            return "neither"
+        parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
+        return self._kind(whole, parts, again)
 
     def _assigned(self, settled: set[int]) -> set[int]:
         """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
@@ -278,11 +324,10 @@ class RunDifferences:
         }
 
     def _log_kind(self, name: str) -> str:
-        values = [run.logs.get(name) for run in (self.whole, *self.runs, self._again or self.whole)]
-        if any(value is None for value in values):
-            return "neither"
-        whole, *parts, again = values
-        return self._kind(whole, parts, again)
+        kind = self._kind_of_value([run.logs.get(name) for run in self._all])
+        if kind in ("neither", "open") and self.whole.equals_result(self.whole.logs[name]):
+            return "mean"  # the replicas' results are equal; a number that a metric gets is judged there
+        return "neither" if kind == "rows" else kind
 
     def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
         """The common kind of all values of a list; "neither" if they differ in kind, "mean" if there are none."""

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import keras
+
+from abreast.exact.containers import contents_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.users_functions import full_cells, is_users_function, names_read, users_functions
+from abreast.exact.users_functions import (
+    full_cells,
+    is_users_class,
+    is_users_function,
+    is_users_module,
+    names_read,
+    users_functions,
+)
+
+_MOST_OBJECTS = 10_000
 
 
 def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
@@ -27,25 +40,79 @@ def names_in(model: Any, holder: Any) -> set[str]:
 
 
 def _names(model: Any, holders: list[Any]) -> set[str]:
-    functions: list[Any] = []
+    todo: list[Any] = []
     for each in holders:
-        function = getattr(each, "__func__", each)
-        kind = function if isinstance(function, type) else type(function)
-        functions += [function] if isinstance(function, types.FunctionType) else users_functions(kind)
-    return set(_names_in(functions, type(model)))
+        kind = each if isinstance(each, type) else type(each)
+        is_object = isinstance(each, (type, keras.Layer)) or is_users_class(kind)
+        todo += users_functions(kind) if is_object else [each]
+        todo += [] if isinstance(each, (type, keras.Layer)) else [vars(each)] if is_object else []
+    return _Reader(model).names(todo)
 
 
-def _names_in(functions: list[Any], kind: type) -> Iterator[str]:
-    """The names that functions read, and the functions that they call: globals, closures and methods of the model."""
-    methods = {each.__name__: each for each in users_functions(kind)}
-    seen: set[int] = set()
-    todo = functions
-    while todo:
-        function = todo.pop()
-        if id(function) in seen or not is_users_function(function):
-            continue
-        seen.add(id(function))
-        read = names_read(function.__code__)
-        yield from read
-        todo += [space[name] for space in (function.__globals__, methods) for name in read if name in space]
-        todo += [cell.cell_contents for cell in full_cells(function)]
+class _Reader:
+    """A walk over the user's code: functions, the functions and methods that they name, and the objects that they use.
+
+    A method of a layer counts if its name is read. So may an attribute that no code names in full (`getattr` with a text).
+    """
+
+    def __init__(self, model: Any) -> None:
+        kinds = {type(each): None for each in members(model)}
+        self._spaces = [vars(model), *(vars(kind) for each in kinds for kind in each.__mro__ if is_users_class(kind))]
+        self._seen: dict[int, Any] = {}
+
+    def names(self, todo: list[Any]) -> set[str]:
+        found: set[str] = set()
+        while todo and len(self._seen) < _MOST_OBJECTS:
+            value = todo.pop()
+            if id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            if is_users_function(value):
+                names = names_read(value.__code__) | _texts(value.__code__)
+                found |= names
+                todo += self._reached(value, names)
+            else:
+                todo += _parts(value)
+        return found
+
+    def _reached(self, function: Any, names: frozenset[str]) -> Iterator[Any]:
+        """What a function may use: globals, attributes of classes and of modules of the user, outer variables, defaults."""
+        spaces = [function.__globals__, *self._spaces]
+        spaces += [vars(each) for each in map(function.__globals__.get, names) if is_users_module(each)]
+        yield from (space[name] for space in spaces for name in names if name in space)
+        yield from (cell.cell_contents for cell in full_cells(function))
+        yield from (function.__defaults__ or ())
+        yield from (function.__kwdefaults__ or {}).values()
+
+
+def _parts(value: Any) -> list[Any]:
+    """The functions and objects inside a value that code uses."""
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, (staticmethod, classmethod)):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
+    if (inner := getattr(value, "__wrapped__", None)) is not None and callable(value):
+        return [inner]
+    if isinstance(value, tuple):
+        return list(value)
+    if (contents := contents_of(value)) is not None:
+        return list(contents.values()) if isinstance(contents, dict) else list(contents)
+    if is_users_class(value):
+        return users_functions(value)
+    if is_users_class(type(value)) and not isinstance(value, keras.Layer):
+        return [type(value), *vars(value).values()] if hasattr(value, "__dict__") else [type(value)]
+    return []
+
+
+@functools.lru_cache(maxsize=4096)
+def _texts(code: types.CodeType) -> frozenset[str]:
+    """The texts in a function's code that may be names."""
+    own = {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
+    inner = (_texts(each) for each in code.co_consts if isinstance(each, types.CodeType))
+    return frozenset(own).union(*inner)

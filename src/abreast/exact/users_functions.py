@@ -35,6 +35,11 @@ def is_users_class(value: Any) -> bool:
     return not _is_known(value.__module__, getattr(sys.modules.get(value.__module__), "__file__", None))
 
 
+def is_users_module(value: Any) -> bool:
+    """Whether a value is a module that is neither installed nor one of Python or abreast."""
+    return isinstance(value, types.ModuleType) and not _is_known(value.__name__, getattr(value, "__file__", None))
+
+
 def _is_known(module: str | None, file: str | None) -> bool:
     top = str(module).partition(".")[0]
     is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
@@ -52,8 +57,14 @@ def class_values(kind: type) -> dict[str, Any]:
 
 def users_functions(kind: type) -> list[Any]:
     """The functions of the user in a class and its bases."""
-    found = [getattr(value, "fget", value) for each in kind.__mro__ for value in vars(each).values()]
+    found = [_function_of(value) for each in kind.__mro__ for value in vars(each).values()]
     return [value for value in found if is_users_function(value)]
+
+
+def _function_of(attribute: Any) -> Any:
+    """The function of a property or a static, class or cached method; any other attribute itself."""
+    names = ("fget", "__func__", "func")
+    return next((each for name in names if (each := getattr(attribute, name, None)) is not None), attribute)
 
 
 def full_cells(function: Any) -> list[Any]:

@@ -256,30 +256,24 @@ class Program:
         with tf.device("/CPU:0"):
             ended = None if self.reach.processes is None else self._end_sums()
             if self.own_step or results[0] is not None:
-                sums = relations.logs.get(self.kind, []) if relations else []
-                return self._combined(results, tf.unstack(counts / total_rows), tf.unstack(counts > 0), sums)
+                kinds = relations.logs.get(self.kind, {}) if relations else {}
+                return self._combined(results, tf.unstack(counts / total_rows), tf.unstack(counts > 0), kinds)
             variables = self.variables.metric_sums
             totals = ended or [add_in_order(self.variables.copies(variable)) for variable in variables]
             with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
                 return _metric_results(self.model)
 
-    def _combined(self, results: list[Any], weights: list[Any], have_rows: list[Any], sums: list[str]) -> Any:
-        """The results of a user's own step or `compute_metrics`: averaged over rows, those of the names in `sums` added up.
+    def _combined(self, results: list[Any], weights: list[Any], have_rows: list[Any], kinds: dict[str, str]) -> Any:
+        """The results of a user's own step or `compute_metrics`: averaged over rows, or added up if their kind is "sum".
 
         Metrics have equal results everywhere.
         """
         here = slice(self.reach.first, self.reach.first + len(results))
 
-        def combine(factors: list[Any], each: list[Any]) -> Any:
-            return tree.map_structure(lambda *values: _weighted_sum(list(values), factors[here]), *each)
+        def combine(name: str, *values: Any) -> Any:
+            return _weighted_sum(list(values), (have_rows if kinds.get(name) == "sum" else weights)[here])
 
-        if isinstance(results[0], dict):
-            totals: Any = {
-                name: combine(have_rows if name in sums else weights, [result[name] for result in results])
-                for name in results[0]
-            }
-        else:
-            totals = combine(weights, results)
+        totals = exact.map_logs(combine, *results)
         if self.reach.processes is None:
             return totals
         return tree.pack_sequence_as(totals, self.reach.sum(tree.flatten(totals)))

@@ -198,9 +198,9 @@ class Launched(LaunchedProcess):
             team = self._team_for(placement)
             known = self._known(model, is_global) if moment.look else team_model_of(model)
             anew = known is None
-            begins = known is None or self._begins
-            if begins:
-                self._begins = False
+            begins = self._begins
+            if known is None or begins:
+                begins, self._begins = True, False
                 anew = self._agree_on_variables(team, model, is_global, known)
                 self._looks = not moment.by_hand or self._is_time_to_look()
             else:
@@ -222,8 +222,8 @@ class Launched(LaunchedProcess):
     def _before_step(self, batch: int, model: Any, known: TeamModel | None, moment: Moment, begins: bool) -> bool:
         """Compare this step with those of the other processes; whether the model's settings changed, in all of them.
 
-        Settings may have changed where the user's code ran. A callback may run before every step: after the first steps of a call,
-        its settings are compared ever more rarely, because reading them takes about a millisecond.
+        Settings may have changed where the user's code ran. Where a callback runs before every step, they are compared ever more
+        rarely after the first steps of a call, because reading them takes about a millisecond.
         """
         self._looks_in_call += moment.look
         is_early = self._looks_in_call <= _FIRST_LOOKS or self._looks_in_call.bit_count() == 1
@@ -231,7 +231,7 @@ class Launched(LaunchedProcess):
             self._agreement.before_step(batch, UNSEEN)
             return False
         program = _program(model, known)
-        self._agreement.before_step(batch, program)
+        self._agreement.before_step(batch, lambda: program)
         if moment.by_hand:
             return False
         if not begins:

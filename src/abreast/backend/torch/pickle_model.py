@@ -3,8 +3,8 @@
 Keras's own pickling uses a `.keras` file, which cannot hold classes and functions of the user's script, losses, or a
 `train_step`. Here every object keeps its attributes. Objects of Keras and of `torch.nn` are written one by one, and refer to
 others by number: deep models need no deep recursion, and circular references work. Code that the other process cannot
-import, such as that of `__main__`, is sent by value (cloudpickle), other code by name. Not here: tensors, locks and other objects with a rule of their own
-(`pickle_objects.py`).
+import, such as that of `__main__`, is sent by value (cloudpickle), other code by name. Not here: tensors, locks and other
+objects with a rule of their own (`pickle_objects.py`).
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.modules_by_path import can_import
+from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import is_users
 from abreast.keras_private.models import DynamicBackend
 from abreast.keras_private.torch import get_device

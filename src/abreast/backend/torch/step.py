@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
+import numpy as np
 import torch
 from keras import tree
 from torch._dynamo.eval_frame import OptimizedModule
@@ -257,24 +258,22 @@ def _detached(data: Any) -> Any:
 
 def _shared_logs(running: exact.Replica, logs: Any) -> Any:
     """The logs of a user's own step or `compute_metrics`, with each number averaged, or summed, over the rows of all ranks."""
-    if isinstance(logs, dict):
-        return {name: _shared(running, running.share_of_log(name), log) for name, log in logs.items()}
-    return _shared(running, running.weight, logs)
 
-
-def _shared(running: exact.Replica, factor: Any, log: Any) -> Any:
-    def total(value: Any) -> Any:
-        if isinstance(value, bool) or not exact.is_number(value):
+    def total(name: str, value: Any) -> Any:
+        if isinstance(value, bool) or not (exact.is_number(value) or name in running.logs):
             return value
+        factor = running.share_of_log(name)
         value = value.value if isinstance(value, keras.Variable) else value  # such as the state of a metric
         is_tensor = isinstance(value, torch.Tensor)
         number = value.detach() if is_tensor else torch.as_tensor(value, dtype=torch.float64, device=get_device())
         share = number.to(_type_of_sum(number))
         summed = running.link.all_sum(share * factor if running.rows else torch.zeros_like(share))
         summed = summed if number.is_floating_point() else summed.round().to(number.dtype)
+        if isinstance(value, np.ndarray):
+            return summed.numpy(force=True).astype(value.dtype)
         return summed if is_tensor else type(value)(summed.item())
 
-    return tree.map_structure(total, log)
+    return exact.map_logs(total, logs)
 
 
 def _type_of_sum(number: torch.Tensor) -> torch.dtype:
