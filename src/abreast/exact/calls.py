@@ -189,6 +189,7 @@ class FullRun:
             self.numbers[number, turn] = [each for each in tree.flatten((args, kwargs)) if type(each) in (int, float)]
             self.weights[number, turn] = _sums_of_weights(self.members[number])
             args, kwargs = self._met(number, turn, "in", (args, kwargs))
+            self._own_states(self._stack[-1])  # those that the caller has assigned before this call
             self._stack.append(number)
             try:
                 outputs = plain(*args, **kwargs)

@@ -11,6 +11,7 @@ from keras import tree
 
 from abreast.keras_private.models import Functional
 from abreast.keras_private.modules import KERAS, LAYERS, module_of
+from abreast.keras_private.trainers import CompileMetrics
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -126,7 +127,7 @@ def leaf_metrics(model: Any) -> list[Any]:
     """The metrics of a model that hold state themselves; a container of metrics is replaced by its parts."""
     leaves: list[Any] = []
     for metric in [*model.metrics, *_unlisted(model)]:
-        leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])
+        leaves.extend(metric.metrics if isinstance(metric, CompileMetrics) else [metric])
     return list({id(metric): metric for metric in leaves}.values())
 
 

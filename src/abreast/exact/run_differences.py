@@ -17,17 +17,25 @@ from abreast.exact.members import leaf_metrics, members, name_of
 from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import CallAxes, Relations, RowAxes
-from abreast.exact.rows import RowAxis, distance, follows_rows, size
+from abreast.exact.rows import RowAxis, distance, follows_rows, row_axis, size, ways_to_cut
 
 _TIMES_ROUNDING = 16
 _ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
-_COUNTS_AS = {"open": "mean", "one part's": "sum"}  # numbers whose kind the rows do not show
+_COUNTS_AS = {
+    "open": "mean",
+    "one part's": "sum",
+    "related": "rows",
+}  # in steps; of the first two, the rows show no kind
 _WORDS = {
     "sum": "a sum over rows",
     "neither": "neither a mean nor a sum over rows",
+    "related": "computed from other rows, too",
     "open": "0 in all rows of the first batch that were looked at",
     "one part's": "0 in one half of the rows of the first batch that were looked at",
 }
+
+
+_UNLIKE = ("neither", "related")
 
 
 class RunDifferences:
@@ -59,7 +67,7 @@ class RunDifferences:
         self._find()
 
     def suspects(self) -> bool:
-        unlike = any("neither" in kinds for each in self._given.values() for kinds in each)
+        unlike = any(kind in kinds for each in self._given.values() for kinds in each for kind in _UNLIKE)
         unlike = unlike or self._gradients not in ("mean", "open")
         unlike = unlike or any(kind != "mean" for kind in self._logs.values())
         return bool(self._places or self._states or self._losses or unlike)
@@ -74,21 +82,22 @@ class RunDifferences:
         counted = {
             number: [[_COUNTS_AS.get(kind, kind) for kind in call] for call in calls]
             for number, calls in self._given.items()
-            if any(kind != "rows" for call in calls for kind in call)
+            if any(_COUNTS_AS.get(kind, kind) != "rows" for call in calls for kind in call)
         }
         sees_all = self._settle_outputs(result)
         if logs := {} if sees_all else self._kinds_of_logs():
             result.logs[self._kind_of_step] = logs
         result.given = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
-        unlike = self._metrics_given("neither")
-        for number, metric in unlike.items():
-            if number != THE_STEP:
-                self.gather(result, number, f"it gives {metric.name} a number that is {_WORDS['neither']}")
+        for kind in _UNLIKE:
+            for number, metric in self._metrics_given(kind).items():
+                if number != THE_STEP:
+                    self.gather(result, number, f"it gives {metric.name} a value that is {_WORDS[kind]}")
         if not self._places and not sees_all:
             result.no_means = (
                 self._changed_weights()
                 or self._gradient_that_is("neither", "sum", "one part's")
                 or self._number_that_is("neither")
+                or self._number_that_is("related")
             )
             result.open = self._gradient_that_is("open") or self._number_that_is("open")
             result.of_one_part = self._number_that_is("one part's")
@@ -152,7 +161,9 @@ class RunDifferences:
         """
         number = THE_STEP if self._kind_of_step == "predict" else 0
         axes = self._axes_of(number, 0, "out")
-        relates = not self._is_own and ("neither" in self._logs.values() or THE_STEP in self._metrics_given("neither"))
+        relates = not self._is_own and (
+            "neither" in self._logs.values() or any(THE_STEP in self._metrics_given(kind) for kind in _UNLIKE)
+        )
         if axes and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
             result.outputs[self._kind_of_step == "train"] = axes
             return not self._is_own
@@ -175,8 +186,8 @@ class RunDifferences:
             if its == kind:
                 return f"which returns a {name!r} that is {_WORDS[kind]}"
         for giver, metric in self._metrics_given(kind).items():
-            if kind != "neither" or giver == THE_STEP:  # else the member is gathered
-                return f"which gives {metric.name} a number that is {_WORDS[kind]}"
+            if kind not in _UNLIKE or giver == THE_STEP:  # else the member is gathered
+                return f"which gives {metric.name} a value that is {_WORDS[kind]}"
         return ""
 
     def _fine_for(self, state: int) -> tuple[str, ...]:
@@ -304,14 +315,42 @@ class RunDifferences:
         return all(value is not None and value.shape == values[0].shape for value in values)
 
     def _kind_of_value(self, values: list[Any]) -> str:
-        """How a value, in each run, follows the rows; "rows" for an array with an axis of rows, and for what is no value."""
+        """How a value, in each run, follows the rows.
+
+        "rows" for an array with an axis of rows and for what is no value; "related" for an array that has other values for the
+        same rows.
+        """
         whole, *others = values
-        if whole is None or (whole.ndim and not self._has_no_rows(values)):
+        if whole is None:
             return "rows"
-        if not self._has_no_rows(values):
-            return "neither"
         parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
-        return self._kind(whole, parts, again)
+        if self._has_no_rows(values):
+            return self._kind(whole, parts, again)
+        return (
+            "rows" if whole.ndim and self._are_its_rows(whole, parts, again) else "related" if whole.ndim else "neither"
+        )
+
+    def _are_its_rows(self, whole: Any, parts: list[Any], again: Any) -> bool:
+        """Whether the parts' arrays have the rows of the whole batch's array."""
+        if any(part is None or part.ndim != whole.ndim for part in parts):
+            return False
+        if whole.dtype.kind not in "fiub":
+            return True
+        is_alike = again is not None and again.shape == whole.shape
+        noise = max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)) if is_alike else 0.0)
+        largest = size(_wide(whole))
+        if all(part.shape[1:] == whole.shape[1:] for part in parts) and sum(map(len, parts)) == len(whole):
+            joined = np.concatenate(list(map(_wide, parts)))
+            return np.allclose(joined, _wide(whole), rtol=0, atol=noise * largest, equal_nan=True)
+        ranges = [run.part for run in self.runs]
+        try:
+            axes = [row_axis(whole.shape, part.shape, rows) for part, rows in zip(parts, ranges, strict=True)]
+        except ValueError:
+            return False
+        return all(
+            min(distance(way, part) for way in ways_to_cut(whole, axis, rows)) <= noise
+            for part, axis, rows in zip(parts, axes, ranges, strict=True)
+        )
 
     def _assigned(self, settled: set[int]) -> set[int]:
         """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
@@ -327,7 +366,7 @@ class RunDifferences:
         kind = self._kind_of_value([run.logs.get(name) for run in self._all])
         if kind in ("neither", "open") and self.whole.equals_result(self.whole.logs[name]):
             return "mean"  # the replicas' results are equal; a number that a metric gets is judged there
-        return "neither" if kind == "rows" else kind
+        return "neither" if kind in ("rows", "related") else kind
 
     def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
         """The common kind of all values of a list; "neither" if they differ in kind, "mean" if there are none."""

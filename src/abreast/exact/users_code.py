@@ -12,14 +12,7 @@ import keras
 from abreast.exact.containers import contents_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.users_functions import (
-    full_cells,
-    is_users_class,
-    is_users_function,
-    is_users_module,
-    names_read,
-    users_functions,
-)
+from abreast.exact.users_functions import full_cells, functions_of, is_above_keras, names_read
 
 _MOST_OBJECTS = 10_000
 
@@ -40,13 +33,13 @@ def names_in(model: Any, holder: Any) -> set[str]:
 
 
 def _names(model: Any, holders: list[Any]) -> set[str]:
-    todo: list[Any] = []
-    for each in holders:
-        kind = each if isinstance(each, type) else type(each)
-        is_object = isinstance(each, (type, keras.Layer)) or is_users_class(kind)
-        todo += users_functions(kind) if is_object else [each]
-        todo += [] if isinstance(each, (type, keras.Layer)) else [vars(each)] if is_object else []
-    return _Reader(model).names(todo)
+    layers = [each for each in holders if isinstance(each, keras.Layer)]
+    kinds = [
+        each if isinstance(each, type) else type(each) for each in holders if isinstance(each, (type, keras.Layer))
+    ]
+    others = [each for each in holders if not isinstance(each, (type, keras.Layer))]
+    held = [value for layer in layers for value in vars(layer).values() if isinstance(value, types.FunctionType)]
+    return _Reader(model).names([*others, *held, *(each for kind in kinds for each in _functions(kind))])
 
 
 class _Reader:
@@ -57,7 +50,7 @@ class _Reader:
 
     def __init__(self, model: Any) -> None:
         kinds = {type(each): None for each in members(model)}
-        self._spaces = [vars(model), *(vars(kind) for each in kinds for kind in each.__mro__ if is_users_class(kind))]
+        self._spaces = [vars(model), *(vars(kind) for each in kinds for kind in each.__mro__ if is_above_keras(kind))]
         self._seen: dict[int, Any] = {}
 
     def names(self, todo: list[Any]) -> set[str]:
@@ -67,18 +60,20 @@ class _Reader:
             if id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
-            if is_users_function(value):
+            if isinstance(value, types.FunctionType) and is_above_keras(value):
                 names = names_read(value.__code__) | _texts(value.__code__)
                 found |= names
                 todo += self._reached(value, names)
             else:
+                found |= {getattr(value, "__name__", "")} if isinstance(value, types.FunctionType) else set()
                 todo += _parts(value)
         return found
 
     def _reached(self, function: Any, names: frozenset[str]) -> Iterator[Any]:
         """What a function may use: globals, attributes of classes and of modules of the user, outer variables, defaults."""
         spaces = [function.__globals__, *self._spaces]
-        spaces += [vars(each) for each in map(function.__globals__.get, names) if is_users_module(each)]
+        modules = [each for each in map(function.__globals__.get, names) if isinstance(each, types.ModuleType)]
+        spaces += [vars(each) for each in modules if is_above_keras(each)]
         yield from (space[name] for space in spaces for name in names if name in space)
         yield from (cell.cell_contents for cell in full_cells(function))
         yield from (function.__defaults__ or ())
@@ -103,11 +98,15 @@ def _parts(value: Any) -> list[Any]:
         return list(value)
     if (contents := contents_of(value)) is not None:
         return list(contents.values()) if isinstance(contents, dict) else list(contents)
-    if is_users_class(value):
-        return users_functions(value)
-    if is_users_class(type(value)) and not isinstance(value, keras.Layer):
+    if isinstance(value, type):
+        return _functions(value)
+    if is_above_keras(type(value)) and not isinstance(value, (keras.Layer, types.ModuleType)):
         return [type(value), *vars(value).values()] if hasattr(value, "__dict__") else [type(value)]
     return []
+
+
+def _functions(kind: type) -> list[Any]:
+    return [each for each in functions_of(kind) if isinstance(each, types.FunctionType) and is_above_keras(each)]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _INSTALLED = ("site-packages", "dist-packages")
+_BELOW = frozenset(("keras", "tensorflow", "jax", "jaxlib", "torch", "numpy"))
 # Iterators whose shallow copy is at a position of its own, and those that hold other iterators.
 _PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, type(iter([])), type(iter(())), type(iter(range(1))))
 _HOLDING: tuple[Any, ...] = (
@@ -40,6 +41,12 @@ def is_users_module(value: Any) -> bool:
     return isinstance(value, types.ModuleType) and not _is_known(value.__name__, getattr(value, "__file__", None))
 
 
+def is_above_keras(value: Any) -> bool:
+    """Whether a function, class or module is the user's or of a package that uses Keras, such as one of models."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    return str(name).partition(".")[0] not in _BELOW and not _is_known(str(name), None)
+
+
 def _is_known(module: str | None, file: str | None) -> bool:
     top = str(module).partition(".")[0]
     is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
@@ -57,8 +64,12 @@ def class_values(kind: type) -> dict[str, Any]:
 
 def users_functions(kind: type) -> list[Any]:
     """The functions of the user in a class and its bases."""
-    found = [_function_of(value) for each in kind.__mro__ for value in vars(each).values()]
-    return [value for value in found if is_users_function(value)]
+    return [value for value in functions_of(kind) if is_users_function(value)]
+
+
+def functions_of(kind: type) -> list[Any]:
+    """The functions of a class and its bases, and other attributes of theirs."""
+    return [_function_of(value) for each in kind.__mro__ for value in vars(each).values()]
 
 
 def _function_of(attribute: Any) -> Any:
