@@ -119,8 +119,9 @@ def announce_random(model: Any) -> None:
     warn_once(
         model,
         "random",
-        f"{model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as random as on "
-        "one device, with other numbers. KERAS_BACKEND=jax draws the numbers of one device",
+        f"{model.name} draws random numbers in its step: each replica draws its own for its rows. If these are for each row by "
+        "itself (dropout, noise), training is as random as on one device, with other numbers; if they mix the rows of a batch (a "
+        "permutation, as in mixup), each replica mixes only its own rows. KERAS_BACKEND=jax draws the numbers of one device",
     )
 
 
