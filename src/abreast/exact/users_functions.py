@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _INSTALLED = ("site-packages", "dist-packages")
-_BELOW = frozenset(("keras", "tensorflow", "jax", "jaxlib", "torch", "numpy"))
+_BELOW = frozenset(("keras", "tensorflow", "jax", "jaxlib", "torch"))
 # Iterators whose shallow copy is at a position of its own, and those that hold other iterators.
 _PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, type(iter([])), type(iter(())), type(iter(range(1))))
 _HOLDING: tuple[Any, ...] = (
@@ -42,13 +42,29 @@ def is_users_module(value: Any) -> bool:
 
 
 def is_above_keras(value: Any) -> bool:
-    """Whether a function, class or module is the user's or of a package that uses Keras, such as one of models."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return str(name).partition(".")[0] not in _BELOW and not _is_known(str(name), None)
+    """Whether a function, class or module is the user's or of a package that uses Keras or a framework, such as one of models."""
+    name = str(_home(value))
+    if _top(name) in _BELOW or _is_known(name, None):
+        return False
+    return not _is_known(name, getattr(sys.modules.get(name), "__file__", None)) or _uses_keras(name)
+
+
+@functools.cache
+def _uses_keras(module_name: str) -> bool:
+    return any(_top(_home(value)) in _BELOW for value in vars(sys.modules[module_name]).values())
+
+
+def _home(value: Any) -> Any:
+    """The name of a module, or of the module of a function or class."""
+    return value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+
+
+def _top(module: Any) -> str:
+    return str(module).partition(".")[0]
 
 
 def _is_known(module: str | None, file: str | None) -> bool:
-    top = str(module).partition(".")[0]
+    top = _top(module)
     is_known = top == "abreast" or (top in sys.stdlib_module_names and top != "__main__")
     return is_known or any(part in (file or "") for part in _INSTALLED)
 
