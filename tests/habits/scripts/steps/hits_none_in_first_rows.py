@@ -1,8 +1,8 @@
 """A step of one's own counts hits, of which the first batch has none."""
 
 EXPECTED = {
-    "tensorflow": "announced: gives hits a number that is 0",
-    "torch": "announced: gives hits a number that is 0",
+    "tensorflow": "announced: gives hits a value that is 0",
+    "torch": "announced: gives hits a value that is 0",
 }
 BACKENDS = ("tensorflow", "torch")
 
