@@ -21,11 +21,8 @@ from abreast.exact.rows import RowAxis, distance, follows_rows, row_axis, size, 
 
 _TIMES_ROUNDING = 16
 _ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
-_COUNTS_AS = {
-    "open": "mean",
-    "one part's": "sum",
-    "related": "rows",
-}  # in steps; of the first two, the rows show no kind
+# The kinds in steps: the rows show none for the first two.
+_COUNTS_AS = {"open": "mean", "one part's": "sum", "related": "rows"}
 _WORDS = {
     "sum": "a sum over rows",
     "neither": "neither a mean nor a sum over rows",
@@ -326,9 +323,9 @@ class RunDifferences:
         parts, again = others[: len(self.runs)], others[-1] if self._again is not None else None
         if self._has_no_rows(values):
             return self._kind(whole, parts, again)
-        return (
-            "rows" if whole.ndim and self._are_its_rows(whole, parts, again) else "related" if whole.ndim else "neither"
-        )
+        if not whole.ndim:
+            return "neither"
+        return "rows" if self._are_its_rows(whole, parts, again) else "related"
 
     def _are_its_rows(self, whole: Any, parts: list[Any], again: Any) -> bool:
         """Whether the parts' arrays have the rows of the whole batch's array."""
