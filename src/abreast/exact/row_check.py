@@ -215,7 +215,12 @@ def _begin_of(error: Exception) -> str:
 
 
 def _fixed_rows(model: Any) -> int | None:
-    """The number of rows that every batch of a model must have (`batch_size` of its inputs)."""
+    """The number of rows that every batch of a model must have (`batch_size` of its inputs).
+
+    None if a layer is stateful, which is why it has that number: `check_layers` refuses such a layer.
+    """
+    if any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
+        return None
     sizes = {each.shape[0] for each in getattr(model, "inputs", None) or () if each.shape} - {None}
     return min(sizes, default=None)
 
