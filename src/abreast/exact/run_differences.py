@@ -14,7 +14,7 @@ from keras import backend
 
 from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
 from abreast.exact.members import leaf_metrics, members, name_of
-from abreast.exact.own_step import overrides_step
+from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import CallAxes, Relations, RowAxes
 from abreast.exact.rows import RowAxis, distance, follows_rows, row_axis, size, ways_to_cut
@@ -57,6 +57,7 @@ class RunDifferences:
         self._fine = ("same", "mean") if kind == "train" else ("same",)
         self._again: PerturbedRun | None = None
         self.reads_kept = False
+        self._returns_logs = kind != "predict" and (self._is_own or is_users(model, "compute_metrics"))  # else outputs
         self._logs: dict[str, str] = {}
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
         self._coarse = max(map(_resolution_of, halves), default=0.0)
@@ -212,7 +213,7 @@ class RunDifferences:
         self._states = [state for state in self._before if self._state_kind(state) not in self._fine_for(state)]
         self._gradients = self._gradient_kind()
         self._given = {number: self._given_kinds(number) for number in self.whole.given}
-        self._logs = {name: self._log_kind(name) for name in sorted(self.whole.logs)}
+        self._logs = {name: self._log_kind(name) for name in sorted(self.whole.logs) if self._returns_logs}
 
     def _calls_with_other_weights(self) -> set[tuple[int, int]]:
         """The calls, by member and turn, before which a user's step had given the member weights that depend on its rows."""
