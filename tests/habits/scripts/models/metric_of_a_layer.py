@@ -1,5 +1,7 @@
 """A layer gives a metric of its own the standard deviation of each unit over the rows."""
 
+BACKENDS = ("tensorflow", "torch")  # with plain Keras on JAX, a layer cannot update a metric
+
 import keras
 from keras import layers, ops
 

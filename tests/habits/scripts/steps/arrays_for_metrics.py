@@ -1,5 +1,7 @@
 """Arrays with one entry per feature, and no axis of rows: for metrics of Keras and of one's own, and in nested logs."""
 
+BACKENDS = ("tensorflow", "torch")  # with plain Keras on JAX, an own test_step must be stateless
+
 import keras
 from keras import layers, ops
 
