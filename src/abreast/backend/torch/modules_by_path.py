@@ -19,13 +19,14 @@ def files() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def _files(num_modules: int) -> dict[str, str]:
-    names = [name for name in list(sys.modules) if name != "__main__" and is_users(name)]
-    return {name: file for name in names if not _is_found(name) and (file := _file(name)) is not None}
+    names = [name for name, module in [*sys.modules.items()] if module is not None and name != "__main__"]
+    own = [name for name in names if is_users(name) and not _is_found(name)]
+    return {name: file for name in own if (file := _origin(name)) is not None and os.path.isfile(file)}
 
 
 def can_import(module_name: Any) -> bool:
     """Whether a worker can import a module; false for `__main__`, and for modules without a file."""
-    return module_name in sys.modules and (_is_found(module_name) or module_name in files())
+    return sys.modules.get(module_name) is not None and (_is_found(module_name) or module_name in files())
 
 
 @functools.cache
@@ -36,15 +37,14 @@ def _is_found(module_name: Any) -> bool:
         return False
     if not is_users(module_name):
         return True
-    path = sys.modules[parent].__path__ if parent else None
+    path = getattr(sys.modules[parent], "__path__", None) if parent else None
     specs = (finder.find_spec(module_name, path) for finder in sys.meta_path)
     spec = next((spec for spec in specs if spec is not None), None)
-    return spec is not None and spec.origin == getattr(sys.modules[module_name].__spec__, "origin", None)
+    return spec is not None and spec.origin == _origin(module_name)
 
 
-def _file(module_name: str) -> str | None:
-    origin = getattr(sys.modules[module_name].__spec__, "origin", None)
-    return os.path.abspath(origin) if origin is not None and os.path.isfile(origin) else None
+def _origin(module_name: str) -> str | None:
+    return getattr(getattr(sys.modules[module_name], "__spec__", None), "origin", None)
 
 
 _FILES: dict[str, str] = {}  # in a worker
