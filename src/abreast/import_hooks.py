@@ -15,15 +15,18 @@ def found(finder: Any, execute: Callable[[Any, Any], None], fullname: str, path:
     A spec may be requested and never executed (`importlib.util.find_spec`), so finding changes nothing else. The loader is a
     copy, because some loaders, such as a zip file's, serve many modules. It keeps its type, which `importlib.resources` reads.
     """
-    spec = _find_after(finder, fullname, path, target)
+    spec = find_after(finder, fullname, path, target)
     if spec is not None and spec.loader is not None:
         spec.loader = copy.copy(spec.loader)
         spec.loader.exec_module = functools.partial(execute, spec.loader.exec_module)
     return spec
 
 
-def _find_after(finder: Any, fullname: str, path: Any, target: Any) -> Any:
-    """The spec from the finders after `finder`, so that none calls itself. Like Python, skips finders without `find_spec`."""
+def find_after(finder: Any, fullname: str, path: Any, target: Any) -> Any:
+    """The spec from the finders after `finder`, so that none calls itself; with None, from all finders.
+
+    Like Python, skips finders without `find_spec`.
+    """
     finders: list[Any] = list(sys.meta_path)
     following = finders[finders.index(finder) + 1 :] if finder in finders else finders
     asked = (each.find_spec(fullname, path, target) for each in following if hasattr(each, "find_spec"))

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from abreast.exact import LEFT_BY_CALLS, STOP_FLAGS
+from abreast import exact
 
 _PARTS = (
     keras.Layer,
@@ -32,8 +32,6 @@ _OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
 # Besides names: attributes that Keras and torch choose themselves, or set while a model is built and called.
 _LEFT_OUT = frozenset(
     (
-        *LEFT_BY_CALLS,
-        *STOP_FLAGS,
         *(
             "name",
             "_name",
@@ -110,8 +108,9 @@ def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_attributes(start: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
+    of_calls = exact.of_calls(value)
     for name, part in {**_of_class(type(value)), **vars(value)}.items():
-        if _counts(str(name)):
+        if _counts(str(name)) and name not in of_calls:
             yield from _of_value(f"{start}.{name}", part, known, depth)
 
 

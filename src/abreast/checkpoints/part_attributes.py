@@ -16,12 +16,6 @@ from abreast import exact
 from abreast.checkpoints.reached import is_users, names_in
 from abreast.feed.values import content
 
-# Attributes that Keras itself sets on a model or layer.
-_NOT_SETTINGS = (
-    *exact.STOP_FLAGS,
-    *("built", "history", "train_function", "test_function", "predict_function"),
-)
-
 
 def parts_of(model: Any) -> list[Any]:
     """A model's layers, losses and optimizers, and the metrics of users' classes."""
@@ -41,9 +35,10 @@ def attributes_of(part: Any) -> Iterator[tuple[str, Any]]:
         yield "trainable", bool(part._trainable)
     kind: Any = type(part)
     private = _private_names(kind)
+    by_keras = {"built", *exact.of_calls(part)}
     for name, value in vars(part).items():
         is_keras = name.startswith("_") and name not in private
-        if not is_keras and name not in _NOT_SETTINGS and not _has_variables(value):
+        if not is_keras and name not in by_keras and not _has_variables(value):
             yield name, value
 
 

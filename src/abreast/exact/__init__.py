@@ -21,7 +21,7 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
 from abreast.exact.losses import is_of_keras, loss_contribution
-from abreast.exact.members import LEFT_BY_CALLS, STOP_FLAGS, has_metrics_of_calls, leaf_metrics, optimizers, with_inner
+from abreast.exact.members import LEFT_BY_CALLS, has_metrics_of_calls, leaf_metrics, of_calls, optimizers, with_inner
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
@@ -46,7 +46,6 @@ from abreast.exact.warn_once import warn_once
 
 __all__ = [
     "LEFT_BY_CALLS",
-    "STOP_FLAGS",
     "Probe",
     "Relations",
     "Replica",
@@ -79,6 +78,7 @@ __all__ = [
     "loss_contribution",
     "map_logs",
     "metrics",
+    "of_calls",
     "optimizers",
     "other_rows",
     "overrides_step",

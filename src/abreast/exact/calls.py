@@ -69,9 +69,7 @@ class FullRun:
         self.read_states: set[int] = set()  # identities of states that a member read after another had changed them
         self.gradients: list[list[Any]] = []  # by call of an optimizer
         self.logs: dict[str, Any] = {}  # the values that a step returns
-        self.results: list[
-            Any
-        ] = []  # of metrics, which the step's code has read; they come from the rows of all replicas
+        self.results: list[Any] = []  # of metrics, which the step's code has read: in steps, those of all rows
         # Metric -> its calls -> the values that the call got, leaf by leaf; None for what is no number and no array.
         self.given: dict[int, list[list[Any]]] = {}
         self.givers: dict[int, list[int]] = {}  # metric -> for each call, the watched member that was running then
@@ -352,14 +350,16 @@ def _sums_of_weights(member: Any) -> list[float]:
 
 def _value(leaf: Any) -> Any:
     """A number or a numeric array; None for anything else."""
-    if isinstance(leaf, bool) or not (
-        isinstance(leaf, (keras.Variable, np.ndarray)) or is_number(leaf) or is_tensor(leaf)
-    ):
+    is_array = (
+        isinstance(leaf, keras.Variable)
+        or is_tensor(leaf)
+        or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub")
+    )
+    is_symbolic = ops.is_tensor(leaf) and not is_tensor(leaf)
+    if isinstance(leaf, bool) or is_symbolic or not (is_array or is_number(leaf)):
         return None
-    if ops.is_tensor(leaf) and not is_tensor(leaf):
-        return None
-    is_numeric = not hasattr(leaf, "dtype") or "str" not in str(leaf.dtype)
-    return as_array(ops.convert_to_tensor(leaf)) if is_numeric else None
+    array = as_array(ops.convert_to_tensor(leaf))
+    return None if array.dtype.kind == "O" else array  # texts of TensorFlow
 
 
 def is_tensor(leaf: Any) -> bool:

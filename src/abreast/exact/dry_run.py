@@ -9,7 +9,6 @@ state that Keras does not see. Imports no framework.
 from __future__ import annotations
 
 import functools
-import itertools
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -159,14 +158,11 @@ class Snapshot:
         self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
         cells = [(cell, cell.cell_contents) for cell in full_cells(function)]
         self._cells.extend(cells)
-        of_modules = [self._note_module(each, names_read(code)) for each in named.values() if is_users_module(each)]
-        return [*named.values(), *(contents for _, contents in cells), *itertools.chain.from_iterable(of_modules)]
-
-    def _note_module(self, module: Any, names: frozenset[str]) -> list[Any]:
-        """Remember the attributes of the user's module that a function names; return them."""
-        kept = {name: value for name, value in vars(module).items() if name in names}
-        self._globals.append((vars(module), kept))
-        return list(kept.values())
+        modules = [vars(each) for each in named.values() if is_users_module(each)]
+        of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]
+        self._globals.extend(of_modules)
+        held = [value for _, each in of_modules for value in each.values()]
+        return [*named.values(), *(contents for _, contents in cells), *held]
 
     def rewind(self, generators: bool = True) -> None:
         """Put everything back for another run, or everything except random generators."""

@@ -25,14 +25,18 @@ LEFT_BY_CALLS = (
     "_history",
 )
 
+# Attributes of a model by which callbacks end a call. Keras sets each in the call that it ends.
+STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
+
 
 def left_by_calls(owner: Any) -> tuple[str, ...]:
     """The attributes of an object that calls of `fit` and its siblings leave: only models have them."""
     return LEFT_BY_CALLS if isinstance(owner, keras.Model) else ()
 
 
-# Attributes of a model by which callbacks end a call. Keras sets each in the call that it ends.
-STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
+def of_calls(owner: Any) -> tuple[str, ...]:
+    """The attributes of an object that calls leave, or by which callbacks end a call: only models have them."""
+    return (*LEFT_BY_CALLS, *STOP_FLAGS) if isinstance(owner, keras.Model) else ()
 
 
 def members(model: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import keras
 
+from abreast import ever_rarer
 from abreast.errors import ModelError
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random
@@ -54,7 +55,7 @@ class _Checked:
     def changed(self) -> None:
         """Count a change. After the first ones, changes are probably numbers that a callback sets at every step."""
         self.changes += 1
-        self.is_stale = self.is_stale or self.changes <= _FIRST_CHANGES or self.changes.bit_count() == 1
+        self.is_stale = self.is_stale or ever_rarer.is_due(self.changes)
 
     def used_by(self, kind: str, function: object) -> None:
         """A function that replaces another of its kind is traced again, and so runs the user's present code."""
@@ -68,8 +69,6 @@ class _Checked:
         self.had_equal_rows = has_equal_rows
         self.marks |= marks
 
-
-_FIRST_CHANGES = 16
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
 _checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], _Checked]] = WeakKeyDictionary()

@@ -110,6 +110,25 @@ def size(values: Any) -> float:
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0))
 
 
+def are_rows_of(whole: Any, cut: Sequence[Any], parts: Sequence[RowRange], noise: float) -> bool:
+    """Whether arrays of parts of a batch have the rows of the whole batch's array. `noise`: relative to its largest number."""
+    if any(each.ndim != whole.ndim for each in cut):
+        return False
+    if whole.dtype.kind not in "fiub":
+        return True
+    if all(each.shape[1:] == whole.shape[1:] for each in cut) and sum(map(len, cut)) == len(whole):
+        joined, expected = (each.astype(np.float64) for each in (np.concatenate(cut), whole))
+        return np.allclose(joined, expected, rtol=0, atol=noise * size(expected), equal_nan=True)
+    try:
+        axes = [row_axis(whole.shape, each.shape, part) for each, part in zip(cut, parts, strict=True)]
+    except ValueError:
+        return False
+    return all(
+        min(distance(way, each) for way in ways_to_cut(whole, axis, part)) <= noise
+        for each, axis, part in zip(cut, axes, parts, strict=True)
+    )
+
+
 def follows_rows(whole: Any, parts: Sequence[Any], rows: Sequence[int], noise: float) -> str:
     """The relation of a batch's value to the values of its parts, which have `rows` rows: "mean", "sum", "neither" or "open".
 

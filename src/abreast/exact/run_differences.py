@@ -17,7 +17,7 @@ from abreast.exact.members import leaf_metrics, members, name_of
 from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import CallAxes, Relations, RowAxes
-from abreast.exact.rows import RowAxis, distance, follows_rows, row_axis, size, ways_to_cut
+from abreast.exact.rows import RowAxis, RowRange, are_rows_of, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
 _ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
@@ -86,16 +86,14 @@ class RunDifferences:
         if logs := {} if sees_all else self._kinds_of_logs():
             result.logs[self._kind_of_step] = logs
         result.given = {f"{self._kind_of_step} {number}": kinds for number, kinds in counted.items()}
-        for kind in _UNLIKE:
-            for number, metric in self._metrics_given(kind).items():
-                if number != THE_STEP:
-                    self.gather(result, number, f"it gives {metric.name} a value that is {_WORDS[kind]}")
+        for number, (metric, kind) in self._metrics_given(*_UNLIKE).items():
+            if number != THE_STEP:
+                self.gather(result, number, f"it gives {metric.name} a value that is {_WORDS[kind]}")
         if not self._places and not sees_all:
             result.no_means = (
                 self._changed_weights()
                 or self._gradient_that_is("neither", "sum", "one part's")
-                or self._number_that_is("neither")
-                or self._number_that_is("related")
+                or self._number_that_is(*_UNLIKE)
             )
             result.open = self._gradient_that_is("open") or self._number_that_is("open")
             result.of_one_part = self._number_that_is("one part's")
@@ -142,14 +140,15 @@ class RunDifferences:
             or (self.whole.logs[name].ndim and self._has_no_rows([run.logs.get(name) for run in self._all]))
         }
 
-    def _metrics_given(self, kind: str) -> dict[int, Any]:
-        """By the member whose call gave it: a metric that got a number that follows the rows in this way."""
+    def _metrics_given(self, *kinds: str) -> dict[int, tuple[Any, str]]:
+        """By the member whose call gave it: a metric that got a value that follows the rows in one of these ways, and the way."""
         metrics = leaf_metrics(self.members[0])
         return {
-            giver: metrics[number]
+            giver: (metrics[number], kind)
             for number, calls in self._given.items()
-            for giver, kinds in zip(self.whole.givers[number], calls, strict=True)
-            if kind in kinds
+            for giver, found in zip(self.whole.givers[number], calls, strict=True)
+            for kind in kinds
+            if kind in found
         }
 
     def _settle_outputs(self, result: Relations) -> bool:
@@ -159,9 +158,8 @@ class RunDifferences:
         """
         number = THE_STEP if self._kind_of_step == "predict" else 0
         axes = self._axes_of(number, 0, "out")
-        relates = not self._is_own and (
-            "neither" in self._logs.values() or any(THE_STEP in self._metrics_given(kind) for kind in _UNLIKE)
-        )
+        is_unlike = "neither" in self._logs.values() or THE_STEP in self._metrics_given(*_UNLIKE)
+        relates = is_unlike and not self._is_own
         if axes and (relates or any(axis != RowAxis(0, 1) for axis in axes)):
             result.outputs[self._kind_of_step == "train"] = axes
             return not self._is_own
@@ -178,12 +176,12 @@ class RunDifferences:
         """The gradient of a user's step, in words, if it follows the rows in one of these ways; else ""."""
         return f"whose gradient is {_WORDS[self._gradients]}" if self._gradients in kinds else ""
 
-    def _number_that_is(self, kind: str) -> str:
-        """The first number of a user's step, in words, that follows the rows in this way; "" if there is none."""
-        for name, its in self._logs.items():
-            if its == kind:
+    def _number_that_is(self, *kinds: str) -> str:
+        """The first value of a user's step, in words, that follows the rows in one of these ways; "" if there is none."""
+        for name, kind in self._logs.items():
+            if kind in kinds:
                 return f"which returns a {name!r} that is {_WORDS[kind]}"
-        for giver, metric in self._metrics_given(kind).items():
+        for giver, (metric, kind) in self._metrics_given(*kinds).items():
             if kind not in _UNLIKE or giver == THE_STEP:  # else the member is gathered
                 return f"which gives {metric.name} a value that is {_WORDS[kind]}"
         return ""
@@ -258,10 +256,18 @@ class RunDifferences:
 
         `least`: the part of the value that may be rounding in any case.
         """
-        noise = (
-            self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
+        return follows_rows(
+            whole, parts, [part.rows for part in self._ranges], max(self._noise_of(whole, again), least)
         )
-        return follows_rows(whole, parts, [run.part.rows for run in self.runs], max(noise, least))
+
+    def _noise_of(self, whole: Any, again: Any) -> float:
+        """The part of a value that may be rounding; `again` is the value in the further run, None before that run."""
+        rounding = 0.0 if again is None else distance(_wide(whole), _wide(again))
+        return max(self._noise, _TIMES_ROUNDING * rounding)
+
+    @property
+    def _ranges(self) -> list[RowRange]:
+        return [run.part for run in self.runs]
 
     def _loss_kind(self, number: int) -> str:
         whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
@@ -291,16 +297,10 @@ class RunDifferences:
 
     def _given_kinds(self, number: int) -> list[list[str]]:
         """For each call of a metric, the ways in which the values that it gets follow the rows."""
-        whole, *others = (run.given.get(number, []) for run in self._all)
-        calls = [
-            (values, [run[turn] if turn < len(run) else [] for run in others]) for turn, values in enumerate(whole)
-        ]
+        runs = [run.given.get(number, []) for run in self._all]
         return [
-            [
-                self._kind_of_value([value, *(run[leaf] if leaf < len(run) else None for run in runs)])
-                for leaf, value in enumerate(values)
-            ]
-            for values, runs in calls
+            [self._kind_of_value([_at(_at(calls, turn) or [], leaf) for calls in runs]) for leaf in range(len(values))]
+            for turn, values in enumerate(runs[0])
         ]
 
     @property
@@ -326,29 +326,10 @@ class RunDifferences:
             return self._kind(whole, parts, again)
         if not whole.ndim:
             return "neither"
-        return "rows" if self._are_its_rows(whole, parts, again) else "related"
-
-    def _are_its_rows(self, whole: Any, parts: list[Any], again: Any) -> bool:
-        """Whether the parts' arrays have the rows of the whole batch's array."""
-        if any(part is None or part.ndim != whole.ndim for part in parts):
-            return False
-        if whole.dtype.kind not in "fiub":
-            return True
+        is_there = all(part is not None for part in parts)
         is_alike = again is not None and again.shape == whole.shape
-        noise = max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)) if is_alike else 0.0)
-        largest = size(_wide(whole))
-        if all(part.shape[1:] == whole.shape[1:] for part in parts) and sum(map(len, parts)) == len(whole):
-            joined = np.concatenate(list(map(_wide, parts)))
-            return np.allclose(joined, _wide(whole), rtol=0, atol=noise * largest, equal_nan=True)
-        ranges = [run.part for run in self.runs]
-        try:
-            axes = [row_axis(whole.shape, part.shape, rows) for part, rows in zip(parts, ranges, strict=True)]
-        except ValueError:
-            return False
-        return all(
-            min(distance(way, part) for way in ways_to_cut(whole, axis, rows)) <= noise
-            for part, axis, rows in zip(parts, axes, ranges, strict=True)
-        )
+        noise = self._noise_of(whole, again if is_alike else None)
+        return "rows" if is_there and are_rows_of(whole, parts, self._ranges, noise) else "related"
 
     def _assigned(self, settled: set[int]) -> set[int]:
         """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
@@ -438,6 +419,11 @@ class RunDifferences:
             return None
         known = {place.leaf: run.axes[place] for place in places}
         return tuple(known.get(leaf, RowAxis(0, 1)) for leaf in range(max(known, default=-1) + 1))
+
+
+def _at(values: list[Any], index: int) -> Any:
+    """The entry of a list; None after its end."""
+    return values[index] if index < len(values) else None
 
 
 def _wide(values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The names that the user's code of a model reads: losses and metrics, or any function or class. Imports no framework."""
+"""A walk over the user's code that a model's losses and metrics reach, or a function or class: all names in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import keras
 from abreast.exact.containers import contents_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.users_functions import full_cells, functions_of, is_above_keras, names_read
+from abreast.exact.users_functions import full_cells, function_of, functions_of, is_above_keras, names_read, texts_in
 
 _MOST_OBJECTS = 10_000
 
@@ -33,13 +33,13 @@ def names_in(model: Any, holder: Any) -> set[str]:
 
 
 def _names(model: Any, holders: list[Any]) -> set[str]:
-    layers = [each for each in holders if isinstance(each, keras.Layer)]
-    kinds = [
-        each if isinstance(each, type) else type(each) for each in holders if isinstance(each, (type, keras.Layer))
-    ]
-    others = [each for each in holders if not isinstance(each, (type, keras.Layer))]
-    held = [value for layer in layers for value in vars(layer).values() if isinstance(value, types.FunctionType)]
-    return _Reader(model).names([*others, *held, *(each for kind in kinds for each in _functions(kind))])
+    todo: list[Any] = []
+    for each in holders:
+        if isinstance(each, keras.Layer):  # otherwise only the methods that code names count
+            todo += [*_functions(type(each)), *filter(_is_function, vars(each).values())]
+        else:
+            todo += _functions(each) if isinstance(each, type) else [each]
+    return _Reader(model).names(todo) if todo else set()
 
 
 class _Reader:
@@ -60,12 +60,14 @@ class _Reader:
             if id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
-            if isinstance(value, types.FunctionType) and is_above_keras(value):
-                names = names_read(value.__code__) | _texts(value.__code__)
+            if _is_function(value) and is_above_keras(value):
+                names = names_read(value.__code__) | texts_in(value.__code__)
                 found |= names
                 todo += self._reached(value, names)
+            elif _is_function(value):
+                found.add(value.__name__)  # the user's code may have another name for it
+                todo += _parts(value)
             else:
-                found |= {getattr(value, "__name__", "")} if isinstance(value, types.FunctionType) else set()
                 todo += _parts(value)
         return found
 
@@ -86,12 +88,8 @@ def _parts(value: Any) -> list[Any]:
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, (staticmethod, classmethod)):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [value.fget]
-    if isinstance(value, functools.cached_property):
-        return [value.func]
+    if (function := function_of(value)) is not value:
+        return [function]
     if (inner := getattr(value, "__wrapped__", None)) is not None and callable(value):
         return [inner]
     if isinstance(value, tuple):
@@ -106,12 +104,8 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _functions(kind: type) -> list[Any]:
-    return [each for each in functions_of(kind) if isinstance(each, types.FunctionType) and is_above_keras(each)]
+    return [each for each in functions_of(kind) if _is_function(each) and is_above_keras(each)]
 
 
-@functools.lru_cache(maxsize=4096)
-def _texts(code: types.CodeType) -> frozenset[str]:
-    """The texts in a function's code that may be names."""
-    own = {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
-    inner = (_texts(each) for each in code.co_consts if isinstance(each, types.CodeType))
-    return frozenset(own).union(*inner)
+def _is_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType)

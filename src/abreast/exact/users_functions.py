@@ -85,13 +85,16 @@ def users_functions(kind: type) -> list[Any]:
 
 def functions_of(kind: type) -> list[Any]:
     """The functions of a class and its bases, and other attributes of theirs."""
-    return [_function_of(value) for each in kind.__mro__ for value in vars(each).values()]
+    return [function_of(value) for each in kind.__mro__ for value in vars(each).values()]
 
 
-def _function_of(attribute: Any) -> Any:
+def function_of(attribute: Any) -> Any:
     """The function of a property or a static, class or cached method; any other attribute itself."""
-    names = ("fget", "__func__", "func")
-    return next((each for name in names if (each := getattr(attribute, name, None)) is not None), attribute)
+    if isinstance(attribute, (staticmethod, classmethod)):
+        return attribute.__func__
+    if isinstance(attribute, functools.cached_property):
+        return attribute.func
+    return getattr(attribute, "fget", attribute)
 
 
 def full_cells(function: Any) -> list[Any]:
@@ -112,6 +115,13 @@ def is_full(cell: Any) -> bool:
 def names_read(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code and in the functions inside it; globals are among them."""
     return frozenset(code.co_names).union(*map(names_read, _inner(code)))
+
+
+@functools.lru_cache(maxsize=4096)
+def texts_in(code: types.CodeType) -> frozenset[str]:
+    """The texts in a function's code, and in the functions inside it, that may be names."""
+    own = {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
+    return frozenset(own).union(*map(texts_in, _inner(code)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from abreast import ever_rarer
 from abreast.backend import fingerprint
 from abreast.backend.agreement import UNSEEN, Program
 from abreast.backend.contract import Kind, Placement
@@ -45,7 +46,6 @@ from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
 from abreast.stderr import tell_once
 
-_FIRST_LOOKS = 16
 _LOOK_SECONDS = 1.0  # between two comparisons of the settings of a model that a script trains batch by batch
 _OTHER_DRAWS = (
     "random layers continue exactly only on the first device of each process: on the others they draw other numbers\n"
@@ -198,9 +198,8 @@ class Launched(LaunchedProcess):
             team = self._team_for(placement)
             known = self._known(model, is_global) if moment.look else team_model_of(model)
             anew = known is None
-            begins = self._begins
-            if known is None or begins:
-                begins, self._begins = True, False
+            if begins := known is None or self._begins:
+                self._begins = False
                 anew = self._agree_on_variables(team, model, is_global, known)
                 self._looks = not moment.by_hand or self._is_time_to_look()
             else:
@@ -226,8 +225,8 @@ class Launched(LaunchedProcess):
         rarely after the first steps of a call, because reading them takes about a millisecond.
         """
         self._looks_in_call += moment.look
-        is_early = self._looks_in_call <= _FIRST_LOOKS or self._looks_in_call.bit_count() == 1
-        if not self._looks or not (begins or (moment.look and is_early)):
+        is_wanted = begins or (moment.look and ever_rarer.is_due(self._looks_in_call))
+        if not (self._looks and is_wanted):
             self._agreement.before_step(batch, UNSEEN)
             return False
         program = _program(model, known)

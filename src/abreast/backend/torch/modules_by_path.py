@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from abreast.backend.torch.users_code import is_users
+from abreast.import_hooks import find_after
 
 
 def files() -> dict[str, str]:
@@ -38,8 +39,7 @@ def _is_found(module_name: Any) -> bool:
     if not is_users(module_name):
         return True
     path = getattr(sys.modules[parent], "__path__", None) if parent else None
-    specs = (finder.find_spec(module_name, path) for finder in sys.meta_path)
-    spec = next((spec for spec in specs if spec is not None), None)
+    spec = find_after(None, module_name, path, None)
     return spec is not None and spec.origin == _origin(module_name)
 
 

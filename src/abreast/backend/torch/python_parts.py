@@ -13,7 +13,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import keras
 import torch
 
 from abreast import exact
@@ -26,9 +25,7 @@ from abreast.keras_private.optimizers import OF_WEIGHT_DECAY
 Step = tuple[str, Any]  # from a value to a value that it holds: see `follow`
 Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
 
-# Attributes of Keras's objects that each rank recreates; those that `fit` and its siblings keep on a model for themselves.
-_RECREATED = {*OF_WEIGHT_DECAY, "_losses", "_loss_ids"}
-_OF_CALLS = {*exact.LEFT_BY_CALLS, *exact.STOP_FLAGS}
+_RECREATED = {*OF_WEIGHT_DECAY, "_losses", "_loss_ids"}  # attributes of Keras's objects that each rank recreates
 
 _VARIABLES = (
     "_torch_params"  # an entry of a Keras layer's `_modules`: its variables again, in a new list after each call
@@ -142,11 +139,9 @@ class Attributes(Named):
     def counts(self, name: Any) -> bool:
         if name == "training":  # a script may set it for a torch module inside a layer
             return not isinstance(self.owner, KerasSaveable)
-        if name in _OF_CALLS:
-            return not isinstance(self.owner, keras.Model)
         if name in _RECREATED:
             return not isinstance(self.owner, KerasSaveable)
-        return not str(name).startswith("_abreast")
+        return name not in exact.of_calls(self.owner) and not str(name).startswith("_abreast")
 
     def held(self) -> Iterator[tuple[Step, Any]]:
         hidden = _hidden() if isinstance(self.owner, (KerasSaveable, torch.nn.Module)) else ()
