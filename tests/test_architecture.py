@@ -63,6 +63,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         device_request
         durable_files
         errors
+        ever_rarer
         gradient_bytes
         horovod
         hosts
