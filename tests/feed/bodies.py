@@ -412,16 +412,22 @@ def change_of_threads(devices: int, seed: int | None) -> dict[str, Any]:
     }
 
 
-def pace_after(threaded_us: int, inline_us: int, measures: bool = True, slow_reads: int = 0) -> dict[str, bool]:
-    """What `Pace` decides after 200 steps of these durations, in epochs of 20 with a long time between them."""
+def pace_after(
+    threaded_us: int, inline_us: int, measures: bool = True, slow_reads: int = 0, spoiled: int = 0, steps: int = 200
+) -> dict[str, bool]:
+    """What `Pace` decides after steps of these durations, in epochs of 20 with a long time between them.
+
+    In the first `spoiled` steps other work on the machine makes the steps that are read inline ten times slower.
+    """
     from abreast.feed.pace import Pace
 
     pace, now, tried = Pace(measures), 0, False
-    for step in range(200):
+    for step in range(steps):
         if step % 20 == 0:
             pace.begin()
             now += 10**9
-        now += 1000 * (inline_us if pace.inline else threaded_us)
+        slower = 10 if step < spoiled else 1
+        now += 1000 * (slower * inline_us if pace.inline else threaded_us)
         pace.step(now)
         tried = tried or pace.inline
     for _ in range(slow_reads):

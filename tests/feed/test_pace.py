@@ -33,6 +33,12 @@ def test_nothing_is_tried_where_it_may_not_be(workers: Workers) -> None:
     assert not found["inline"] and not found["tried"]
 
 
+def test_a_spoiled_measurement_is_repeated_later(workers: Workers) -> None:
+    times = {"threaded_us": 320, "inline_us": 220, "spoiled": 60}
+    assert not workers.abreast.run(body("pace_after"), **times, steps=380)["inline"]
+    assert workers.abreast.run(body("pace_after"), **times, steps=500)["inline"]
+
+
 def test_reads_that_become_slow_bring_the_threads_back(workers: Workers) -> None:
     times = {"threaded_us": 320, "inline_us": 220}
     assert workers.abreast.run(body("pace_after"), **times, slow_reads=2)["inline"]

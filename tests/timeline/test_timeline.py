@@ -91,6 +91,7 @@ def test_a_missing_package_tensorboard_is_an_error(workers: Workers) -> None:
     assert "BackendError" in caught.value.kinds
 
 
+@pytest.mark.alone
 @pytest.mark.in_turn
 @pytest.mark.parametrize("place", ["source", "put", "callback", "step"])
 def test_time_lost_on_purpose_is_found_where_it_was_lost(workers: Workers, place: str) -> None:

@@ -1,7 +1,8 @@
 """Whether short steps run faster with or without threads beside them: each call of `fit`, `evaluate` or `predict` measures it.
 
 A thread that reads and stages the next batch hides that work. But it also competes with the step for Python's lock, and if the
-work is short, this costs more than it saves. Not here: the threads (`pipeline.py`). Imports nothing of abreast.
+work is short, this costs more than it saves. Other work on the machine can spoil a measurement, so long calls repeat it, ever
+more rarely. Not here: the threads (`pipeline.py`). Imports nothing of abreast.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ _WARM_UP = 4  # steps of each phase that are not measured; they use up the batch
 _STEPS = 8  # measured steps of each phase
 _INLINE = (False, True, False, True)  # the phases
 _GAIN = 0.97  # inline must take at most this share of the time with threads
+_AGAIN = 8  # the next measurement begins at so many times the number of steps until now
 _SLOW_READ_NS = 3_000_000
 _MOST_SLOW_READS = 3
 
@@ -21,11 +23,10 @@ class Pace:
     """`inline`: the training thread reads and stages the next batch itself. `measures=False`: it never does."""
 
     def __init__(self, measures: bool) -> None:
-        self.inline = False
         self._decided = not measures
-        self._phase = self._num_steps = self._num_slow = 0
+        self._num_slow = self._num_steps = self._next = 0
         self._last_ns: int | None = None
-        self._times: dict[bool, list[int]] = {False: [], True: []}
+        self._measure()
 
     def begin(self) -> None:
         """Begin another epoch: the time until its first step is not the time of a step."""
@@ -39,10 +40,10 @@ class Pace:
         if last is None:
             return
         self._num_steps += 1
-        if self._num_steps > _WARM_UP:
-            self._times[self.inline].append(now_ns - last)
-        if self._num_steps == _WARM_UP + _STEPS:
-            self._end_phase()
+        if self._num_steps > self._next:
+            self._record(now_ns - last)
+        elif self._num_steps == self._next:
+            self._measure()
 
     def has_read(self, nanoseconds: int) -> None:
         """Record a read by the training thread. If such reads become slow, threads read from now on."""
@@ -50,8 +51,21 @@ class Pace:
         if self._num_slow >= _MOST_SLOW_READS:
             self.inline, self._decided = False, True
 
+    def _measure(self) -> None:
+        """Begin a measurement."""
+        self._phase, self.inline = 0, _INLINE[0]
+        self._num_in_phase = 0
+        self._times: dict[bool, list[int]] = {False: [], True: []}
+
+    def _record(self, nanoseconds: int) -> None:
+        self._num_in_phase += 1
+        if self._num_in_phase > _WARM_UP:
+            self._times[self.inline].append(nanoseconds)
+        if self._num_in_phase == _WARM_UP + _STEPS:
+            self._end_phase()
+
     def _end_phase(self) -> None:
-        self._num_steps = 0
+        self._num_in_phase = 0
         self._phase += 1
         threaded = median(self._times[False])
         if threaded > _LONGEST_NS:
@@ -59,4 +73,5 @@ class Pace:
         elif self._phase < len(_INLINE):
             self.inline = _INLINE[self._phase]
         else:
-            self.inline, self._decided = median(self._times[True]) <= _GAIN * threaded, True
+            self.inline = median(self._times[True]) <= _GAIN * threaded
+            self._next = _AGAIN * self._num_steps
