@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,7 +20,9 @@ import numpy as np
 from keras import ops, tree
 
 from abreast.exact.members import is_whole, leaf_metrics, members, watched
+from abreast.exact.relations import CallAxes
 from abreast.exact.replica import is_number, with_gradient_times
+from abreast.exact.row_by_row import row_by_row
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.exact.step_logs import map_logs
 from abreast.exact.users_functions import is_users_function
@@ -44,9 +46,19 @@ class TensorPlace(NamedTuple):
 class FullRun:
     """The run with all rows, which keeps every tensor. The other runs are compared with it."""
 
-    def __init__(self, model: Any, states: list[Any], values: dict[int, Any], sees_hidden: bool = False) -> None:
-        """`values` replace those of variables, by identity; `sees_hidden`: see `distance`, for runs that are compared."""
-        self.sees_hidden = sees_hidden
+    def __init__(
+        self,
+        model: Any,
+        states: list[Any],
+        values: dict[int, Any],
+        sees_hidden: bool = False,
+        by_row: Mapping[int, tuple[CallAxes, ...]] | None = None,
+    ) -> None:
+        """`values` replace those of variables, by identity; `sees_hidden`: see `distance`, for runs that are compared.
+
+        `by_row`: the row axes of the members whose outputs get gradients of each row by itself (`row_by_row.py`).
+        """
+        self.sees_hidden, self.by_row = sees_hidden, by_row or {}
         self.members = members(model)
         self.values = values
         self._all = {id(member): number for number, member in enumerate(self.members)}
@@ -73,6 +85,8 @@ class FullRun:
         # Metric -> its calls -> the values that the call got, leaf by leaf; None for what is no number and no array.
         self.given: dict[int, list[list[Any]]] = {}
         self.givers: dict[int, list[int]] = {}  # metric -> for each call, the watched member that was running then
+        self._new_metrics: list[Any] = []  # those that the run has made
+        self.makes_metrics = False  # whether the model holds some of these
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """Run `forward(data)` and record the call of every watched member; variables keep their values."""
@@ -81,7 +95,8 @@ class FullRun:
             result = forward(data)
             self.logs = self._values_of(result)  # this run's own values, not those of the full run
             self._met(THE_STEP, 0, "out", result)
-        known = set(map(id, self._states))
+        self.makes_metrics = not set(map(id, leaf_metrics(self.members[0]))).isdisjoint(map(id, self._new_metrics))
+        known = {id(each) for each in (*self._states, *(v for metric in self._new_metrics for v in metric.variables))}
         self.untracked = {number: each for number, each in scope.variables.items() if number not in known}
         for state in [*self._states, *self.untracked.values()]:
             value = scope.state_mapping.get(id(state))
@@ -133,6 +148,11 @@ class FullRun:
         """Record the gradients in place of an optimizer's `apply`; changes no variable."""
         dense = [None if gradient is None else ops.convert_to_tensor(gradient) for gradient in gradients]
         self.gradients.append([None if gradient is None else as_array(gradient) for gradient in dense])
+
+    def note_metric(self, metric: Any) -> None:
+        """Watch a metric that the run has made; what it gets is not compared."""
+        self._new_metrics.append(metric)
+        put_on(metric, result=self._note_result(metric.result))
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -192,6 +212,8 @@ class FullRun:
             try:
                 outputs = plain(*args, **kwargs)
                 self._own_states(number)
+                if axes := self.by_row.get(number):
+                    outputs = row_by_row(outputs, (args, kwargs), self.members[number].trainable_variables, axes[turn])
             finally:
                 self._stack.pop()
             return self._met(number, turn, "out", outputs)
@@ -241,7 +263,7 @@ class PartRun(FullRun):
     """A run that is compared with the full run, tensor by tensor; `distances` has an entry for every tensor that differs."""
 
     def __init__(self, model: Any, states: list[Any], whole: FullRun, part: RowRange) -> None:
-        super().__init__(model, states, whole.values)
+        super().__init__(model, states, whole.values, by_row=whole.by_row)
         self.whole, self.part = whole, part
         self.distances: dict[TensorPlace, float] = {}
         self.axes: dict[TensorPlace, RowAxis | None] = {}
@@ -388,3 +410,15 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(optimizer, grads, trainable_variables) if run is None else run.note_gradients(grads)
 
     return apply
+
+
+def noting_metrics(plain: Callable[..., None]) -> Callable[..., None]:
+    """`Metric.__init__`, which tells a run of ours."""
+
+    @functools.wraps(plain)
+    def init(metric: Any, *args: Any, **kwargs: Any) -> None:
+        plain(metric, *args, **kwargs)
+        if (run := running()) is not None:
+            run.note_metric(metric)
+
+    return init

@@ -6,7 +6,7 @@ import functools
 
 import keras
 
-from abreast.exact import added_losses, assignments, calls, layers, losses
+from abreast.exact import added_losses, assignments, calls, layers, losses, metrics
 from abreast.exact.dry_run import RANDOM_FUNCTIONS
 from abreast.keras_private.backend import random
 from abreast.keras_private.losses import loss as keras_loss
@@ -29,4 +29,5 @@ def install() -> None:
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = calls.noted(assignments.by_optimizer(kind.apply))
     keras.Variable.assign = assignments.noted(keras.Variable.assign)
+    keras.metrics.Metric.__init__ = metrics.made(calls.noting_metrics(keras.metrics.Metric.__init__))
     keras.layers.Layer.losses = property(added_losses.losses)

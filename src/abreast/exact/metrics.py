@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -26,6 +28,8 @@ from abreast.exact.replica import (
 from abreast.keras_private.modules import METRICS
 from abreast.replacing import put_on
 
+_UNSEEN = -1  # the number of a metric that a step makes
+_thread = threading.local()
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
 _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 
@@ -90,7 +94,40 @@ def metrics(model: Any) -> Iterator[None]:
             wrapped: Any = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
             wrapped.plain = plain
             undo.callback(put_on(metric, update_state=wrapped, result=_result(metric, metric.result)))
+        before, _thread.undo = getattr(_thread, "undo", None), undo
+        undo.callback(setattr, _thread, "undo", before)
         yield
+
+
+def made(plain: Callable[..., None]) -> Callable[..., None]:
+    """`Metric.__init__` for metrics that a step makes (Keras takes them by `model._metrics.append`): they count likewise."""
+
+    @functools.wraps(plain)
+    def init(metric: Any, *args: Any, **kwargs: Any) -> None:
+        plain(metric, *args, **kwargs)
+        running, undo = current(), getattr(_thread, "undo", None)
+        if running is not None and undo is not None:
+            running.new_metrics.append(metric)
+            undo.callback(put_on(metric, update_state=_new_update(metric), result=_new_result(metric)))
+
+    return init
+
+
+def _new_update(metric: Any) -> Callable[..., Any]:
+    """`update_state` of a metric that is not yet complete; the row check has not seen what it gets."""
+    plain: Any = metric.update_state
+
+    def update_state(*args: Any, **kwargs: Any) -> Any:
+        return _update(metric, plain, _UNSEEN)(*args, **kwargs)
+
+    wrapped: Any = update_state
+    wrapped.plain = plain
+    return update_state
+
+
+def _new_result(metric: Any) -> Callable[[], Any]:
+    plain = metric.result
+    return lambda: _result(metric, plain)()
 
 
 def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[..., Any]:

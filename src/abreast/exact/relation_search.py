@@ -5,7 +5,6 @@ Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`)
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +22,8 @@ from abreast.exact.left_tensors import LeftTensors, Numbers, are_close
 from abreast.exact.members import leaf_metrics, optimizers
 from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relations import Relations
-from abreast.exact.rows import RowRange
+from abreast.exact.relations import CallAxes, Relations
+from abreast.exact.rows import RowRange, rising
 from abreast.exact.run_differences import RunDifferences
 from abreast.exact.users_code import names_on_all_rows
 
@@ -104,29 +103,45 @@ class _Search:
     def result(self) -> Relations:
         held, untracked = _held_elsewhere(self._model), self._whole.untracked
         untracked = {number: each for number, each in untracked.items() if number not in held}
-        runs, numbers = zip(*map(self._part, self._parts), strict=True)
+        runs, numbers = zip(*(self._part(part, self._whole) for part in self._parts), strict=True)
         draws = drew() or self._probe.drew() or self._snapshot.drew()
         found = RunDifferences(self._model, self._states, self._whole, list(runs), self._probe, self._kind, untracked)
         kept = _kept(self._left.numbers, *numbers)
         if kept and not draws:
             found.reads_kept = self._reads_kept(found)
-        if found.suspects():
-            self._snapshot.rewind(generators=False)
-            self._probe.rewind(generators=False)
-            # Generators continue, so random numbers differ.
-            rows, moves_weights = self._everything.total, not self._is_own
-            again = PerturbedRun(self._model, self._states, self._whole, rows, moves_weights)
-            again.run(self._forward, self._rows(self._everything))
-            found.clear(again)
+        self._clear(found, self._whole)
         result = found.relations()
+        if self._is_own and result.gathered and not result.no_means:
+            self._own_code_around(result.gathered).judge_own_code(result)
         if not self._is_own:
             self._add_what_calls_leave(result, found, list(zip(self._parts, numbers, strict=True)))
         result.draws, result.writes_rows, result.shared = draws, self._writes_rows, self._shared
+        result.makes_metrics = self._whole.makes_metrics
         if kept:
             name = self._snapshot.name(kept)
             result.kept = name if found.reads_kept else ""
             result.left = name if self._probe.has_own_python else ""
         return result
+
+    def _clear(self, found: RunDifferences, whole: FullRun) -> None:
+        """Drop the differences that a further run explains."""
+        if found.suspects():
+            self._snapshot.rewind(generators=False)
+            self._probe.rewind(generators=False)
+            # Generators continue, so random numbers differ.
+            again = PerturbedRun(self._model, self._states, whole, self._everything.total, not self._is_own)
+            again.run(self._forward, self._rows(self._everything))
+            found.clear(again)
+
+    def _own_code_around(self, gathered: dict[int, tuple[CallAxes, ...]]) -> RunDifferences:
+        """The differences of a user's step around members that relate rows, and that steps run on all rows."""
+        whole = FullRun(self._model, self._states, {}, self._whole.sees_hidden, gathered)
+        self._rewind()
+        whole.run(self._forward, self._rows(self._everything))
+        runs = [self._part(part, whole)[0] for part in self._parts]
+        found = RunDifferences(self._model, self._states, whole, runs, self._probe, self._kind, {})
+        self._clear(found, whole)
+        return found
 
     def _rows(self, part: RowRange) -> Any:
         """Some rows; copies if a model could write into them."""
@@ -138,8 +153,8 @@ class _Search:
         self._probe.rewind()
         rewind_generators()
 
-    def _part(self, part: RowRange) -> tuple[PartRun, Numbers]:
-        run = PartRun(self._model, self._states, self._whole, part)
+    def _part(self, part: RowRange, whole: FullRun) -> tuple[PartRun, Numbers]:
+        run = PartRun(self._model, self._states, whole, part)
         self._rewind()
         run.run(self._forward, self._rows(part))
         return run, self._snapshot.numbers()
@@ -186,12 +201,7 @@ def _instead_of_zeros(model: Any) -> dict[int, Any]:
     """
     weights = [weight for layer in model._flatten_layers() for weight in layer._trainable_variables]  # frozen ones, too
     zeros = [each for each in weights if not bool(ops.any(ops.not_equal(each, 0)))]
-    return {id(each): ops.cast(ops.reshape(_rising(math.prod(each.shape)), each.shape), each.dtype) for each in zeros}
-
-
-def _rising(size: int) -> Any:
-    """Numbers from 1/4 to 3/4, again and again."""
-    return ops.cast(ops.arange(size) % 7, "float32") / 12 + 0.25
+    return {id(each): ops.convert_to_tensor(rising(each.shape), dtype=each.dtype) for each in zeros}
 
 
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:

@@ -43,6 +43,7 @@ class Relations:
     open: str = ""  # a number that is 0 in all rows that were looked at: it may be a mean or a sum over rows
     of_one_part: str = ""  # a sum over rows that is 0 in one of the two parts: it may be a mean over some rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
+    makes_metrics: bool = False  # whether a step makes metrics of the model
     writes_rows: bool = False  # whether the model writes into the arrays of its batch
     draws: bool = False  # whether the model draws random numbers without Keras
     reads_values: bool = False  # whether the user's code reads values of tensors in Python
@@ -69,7 +70,7 @@ class Relations:
 
     def __bool__(self) -> bool:
         found = (self.gathered, self.sums, self.assigned, self.given, self.outputs, self.logs, self.left_in_calls)
-        return any(found) or self.depends_on_values or self.writes_rows
+        return any(found) or self.depends_on_values or self.writes_rows or self.makes_metrics
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
@@ -80,7 +81,7 @@ class Relations:
             for training, axes in self.outputs.items()
         ]
         rest |= {"outputs": outputs, "logs": self.logs, "depends_on_values": self.depends_on_values}
-        rest["writes_rows"] = self.writes_rows
+        rest |= {"writes_rows": self.writes_rows, "makes_metrics": self.makes_metrics}
         rest["left_in_calls"] = [(*place, kind) for place, kind in self.left_in_calls.items()]
         return json.dumps({"gathered": gathered, **rest})
 
@@ -98,6 +99,7 @@ class Relations:
             logs=part["logs"],
             depends_on_values=part["depends_on_values"],
             writes_rows=part["writes_rows"],
+            makes_metrics=part["makes_metrics"],
             left_in_calls={(number, name): kind for number, name, kind in part["left_in_calls"]},
         )
 
@@ -120,6 +122,7 @@ class Relations:
         self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
         self.logs = {**other.logs, **self.logs}
+        self.makes_metrics |= other.makes_metrics
         self.writes_rows |= other.writes_rows
         self.reads_values |= other.reads_values
         self.depends_on_values |= other.depends_on_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -60,6 +60,10 @@ class ReplicaLink(Protocol):
         """
         ...
 
+    def of_all_rows(self) -> AbstractContextManager[Any]:
+        """Inside, this replica computes on the rows of all replicas."""
+        ...
+
 
 class Added(NamedTuple):
     """A loss that a layer added. `of_all_rows`: whether the layer's call had the rows of all replicas, or only this one's."""
@@ -110,6 +114,7 @@ class Replica:
     calls: Counter[int] = field(default_factory=Counter)
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
     left: list[Left] = field(default_factory=list)
+    new_metrics: list[Any] = field(default_factory=list)  # metrics that this step has made
 
     def __post_init__(self) -> None:
         if self.relations is not None and (places := self.relations.left_in_calls):
@@ -172,7 +177,7 @@ def all_rows(running: Replica, in_call: bool = False) -> Iterator[None]:
     before = getattr(_thread, "whose", None), getattr(_thread, "in_call", False)
     _thread.whose, _thread.in_call = running, in_call
     try:
-        with replica(None):
+        with replica(None), running.link.of_all_rows():
             yield
     finally:
         _thread.whose, _thread.in_call = before

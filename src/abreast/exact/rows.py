@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,11 @@ def size(values: Any) -> float:
     """The largest finite magnitude."""
     magnitudes = np.abs(np.asarray(values, np.float64))
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0))
+
+
+def rising(shape: Sequence[int]) -> Any:
+    """Numbers from 1/4 to 3/4, again and again."""
+    return (np.arange(math.prod(shape), dtype="float32") % 7 / 12 + 0.25).reshape(shape)
 
 
 def are_rows_of(whole: Any, cut: Sequence[Any], parts: Sequence[RowRange], noise: float) -> bool:

@@ -89,14 +89,8 @@ class RunDifferences:
         for number, (metric, kind) in self._metrics_given(*_UNLIKE).items():
             if number != THE_STEP:
                 self.gather(result, number, f"it gives {metric.name} a value that is {_WORDS[kind]}")
-        if not self._places and not sees_all:
-            result.no_means = (
-                self._changed_weights()
-                or self._gradient_that_is("neither", "sum", "one part's")
-                or self._number_that_is(*_UNLIKE)
-            )
-            result.open = self._gradient_that_is("open") or self._number_that_is("open")
-            result.of_one_part = self._number_that_is("one part's")
+        if not sees_all and not (self._is_own and self._places):
+            self.judge_own_code(result)
         for place, far in self._places.items():
             if place.side == "mask":
                 result.no_means = (
@@ -117,6 +111,16 @@ class RunDifferences:
         for state in self._states:
             self._gather_state(result, state, self.whole.owners.get(state, THE_STEP))
         return result
+
+    def judge_own_code(self, result: Relations) -> None:
+        """Add what the user's own step computes and what is no mean over rows."""
+        result.no_means = (
+            self._changed_weights()
+            or self._gradient_that_is("neither", "sum", "one part's")
+            or self._number_that_is(*_UNLIKE)
+        )
+        result.open = self._gradient_that_is("open") or self._number_that_is("open")
+        result.of_one_part = self._number_that_is("one part's")
 
     def gather_states_named(self, result: Relations, names: set[str]) -> None:
         """Gather the members with a state that is a mean over rows and whose attribute has one of these names."""

@@ -27,10 +27,14 @@ def of_rows(leaf: Any, change: Callable[[Any], Any], axis: int = 0) -> Any:
 
 def keep(leaf: Any, other: Any) -> None:
     """Give `other`, which has the values of `leaf`, the mask and the logits of `leaf`."""
-    if (mask := get_keras_mask(leaf)) is not None:
-        set_keras_mask(other, mask)
+    keep_mask(leaf, other)
     if (logits := getattr(leaf, _LOGITS, None)) is not None:
         setattr(other, _LOGITS, logits)
+
+
+def keep_mask(leaf: Any, other: Any) -> None:
+    if (mask := get_keras_mask(leaf)) is not None:
+        set_keras_mask(other, mask)
 
 
 def has_any(leaf: Any) -> bool:

@@ -23,7 +23,7 @@ from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
-from abreast.backend.tensorflow.build import build
+from abreast.backend.tensorflow.build import build, make_metrics
 from abreast.backend.tensorflow.dataset import arrays_after
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
@@ -216,6 +216,11 @@ class TensorFlowBackend:
                     self._check_rows(check, model, taken, placement)
                 if not check.is_due and self._launched is not None:
                     self._launched.agree_on_relations(model)
+                if (found := relations(model)) is not None and found.makes_metrics:
+                    with AT_WORK:
+                        make_metrics(kind, model, taken.host)
+                        self.place(model, placement)
+                    found.makes_metrics = False
                 if self._launched is not None or _related(model) != before:
                     programs.clear()  # traced for batches that show no relations, such as those of one row
 

@@ -27,6 +27,12 @@ def build(kind: Kind, model: Any, batch: HostBatch) -> None:
         _build_parts(kind, model, batch)
 
 
+def make_metrics(kind: Kind, model: Any, batch: HostBatch) -> None:
+    """Make the metrics that a user's own step makes and appends to the model's."""
+    with inlined(num_replicas=1), _keeping_optimizer(model):
+        _trace(getattr(model, f"{kind}_step"), batch)
+
+
 def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     if kind == "predict":
         if not all(layer.built for layer in model._flatten_layers()):

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
 from abreast.backend.tensorflow.processes import Processes
+from abreast.backend.tensorflow.slices import SameIndices
 
 _key_bases = count(1000, 1000)
 
@@ -55,6 +56,7 @@ class Reducer:
     def __init__(self, devices: tuple[str, ...], processes: Processes | None = None) -> None:
         self._devices = devices
         self._processes = processes
+        self.same_indices = SameIndices(all_are_here=processes is None)
         self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
 
     def sum(self, values: list[Any]) -> list[Any]:
@@ -64,7 +66,7 @@ class Reducer:
     def sum_gradients(self, values: list[list[Any]]) -> list[list[Any]]:
         """The sums of the gradients, returned once per replica; all replicas pass their gradients in one order.
 
-        Gradients of embeddings (`IndexedSlices`) are joined, not made dense.
+        Gradients of embeddings (`IndexedSlices`) are not made dense: see `slices.py`.
         """
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
@@ -103,11 +105,26 @@ class Reducer:
         return [sums] * len(self._devices)
 
     def _join_slices(self, column: tuple[Any, ...]) -> Any:
-        values = tf.concat([slices.values for slices in column], axis=0)
-        indices = tf.concat([slices.indices for slices in column], axis=0)
+        parts = [
+            self._sum_part(part) if is_alike else self._join_part(part)
+            for part, is_alike in self.same_indices.parts_of(column)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        values, indices = (tf.concat([getattr(part, name) for part in parts], axis=0) for name in ("values", "indices"))
+        return tf.IndexedSlices(values, indices, column[0].dense_shape)
+
+    def _join_part(self, part: Sequence[Any]) -> Any:
+        """The slices of all replicas, one replica after the other."""
+        values, indices = (tf.concat([getattr(each, name) for each in part], axis=0) for name in ("values", "indices"))
         if self._processes is not None:
             values, indices = self._processes.rows(values), self._processes.rows(indices)
-        return tf.IndexedSlices(values, indices, column[0].dense_shape)
+        return tf.IndexedSlices(values, indices, part[0].dense_shape)
+
+    def _sum_part(self, part: Sequence[Any]) -> Any:
+        """The sum of slices that have the same indices on every replica."""
+        values = self.sum_once([tuple(each.values for each in part)])[0]
+        return tf.IndexedSlices(values, part[0].indices, part[0].dense_shape)
 
     def _sum_by_nccl(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
         placed = _strategy(self._devices)

@@ -114,6 +114,18 @@ class Program:
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
         if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
+        same_indices = self._reducer.same_indices
+        rows = fixed[0] if fixed and len(set(fixed)) == 1 else 0
+        same_indices.begin(rows)
+        function = self._function(staged, specs, fixed)
+        if same_indices.is_unclear:
+            same_indices.begin(0)
+            self._function(staged, specs, ())
+            same_indices.begin(rows, same_indices.found)
+            function = self._function(staged, specs, fixed)
+        return specs, function
+
+    def _function(self, staged: StagedBatch, specs: list[Any], fixed: tuple[int, ...]) -> Any:
         num_replicas = self.reach.total
 
         def step(counts: Any, *tensors: Any) -> Any:
@@ -136,7 +148,7 @@ class Program:
             shards = [tensors[start : start + len(specs)] for start in range(0, len(tensors), len(specs))]
             if decides_by_own_rows(function.graph, shards, num_replicas):
                 exact.announce_conditions(self.model)
-        return specs, function
+        return function
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +18,7 @@ from tensorflow.python.eager import record
 
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.processes import Reach
+from abreast.backend.tensorflow.slices import ALL_ROWS
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
 from abreast.keras_private import global_state
@@ -200,6 +201,9 @@ class TurnLink:
             return self._own_rows(gradient * tf.cast(self.num_replicas, gradient.dtype), tensor, counts)
 
         return _with_gradient(tensor, lambda value: self._rows_of_all(value, counts), own_rows)
+
+    def of_all_rows(self) -> AbstractContextManager[Any]:
+        return tf.name_scope(ALL_ROWS)  # type: ignore[no-any-return]
 
     def join_rows(self, tensor: Any, counts: Any) -> Any:
         def own_rows(gradient: Any) -> Any:

@@ -95,6 +95,9 @@ class TorchLink:
         gathered[self.index] = _TimesGradient.apply(tensor, self.num_replicas)  # type: ignore[no-untyped-call]
         return torch.cat(gathered)
 
+    def of_all_rows(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def join_rows(self, tensor: torch.Tensor, counts: Any) -> Any:
         if self.group is None:
             return tensor

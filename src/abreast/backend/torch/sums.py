@@ -199,12 +199,7 @@ class State:
     def begin(self) -> None:
         """Clear the metrics on ranks 1 and up, so that each rank collects its own additions; rank 0 keeps the earlier ones."""
         self._buffers.keep()
-        self._tensors = [
-            variable.value
-            for metric in exact.leaf_metrics(self.model)
-            if exact.adds_up(metric)
-            for variable in metric.variables
-        ]
+        self._tensors = _tensors_of(exact.leaf_metrics(self.model))
         if self.link.index > 0:
             for tensor in self._tensors:
                 tensor.zero_()
@@ -214,6 +209,7 @@ class State:
         """Begin the sum, with `gradients` in the same message; `finish` waits for it."""
         running = exact.current()
         assert running is not None
+        self._tensors += _tensors_of(running.new_metrics)
         averaged = [v.value for v in exact.diverging_variables([running])]
         averaged += self._buffers.changes()
         self._summed = [*gradients, *self._tensors, *averaged]
@@ -239,3 +235,8 @@ class State:
         parts = [part.view(tensor.shape) for tensor, part in zip(self._summed, self._parts, strict=True)]
         torch._foreach_copy_(self._summed, parts)
         self._buffers.finish(speaks=self.link.index == 0)
+
+
+def _tensors_of(metrics: Sequence[Any]) -> list[torch.Tensor]:
+    """The states of the metrics whose parts add up."""
+    return [variable.value for metric in metrics if exact.adds_up(metric) for variable in metric.variables]

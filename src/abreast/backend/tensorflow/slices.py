@@ -1,0 +1,131 @@
+"""The gradients of embeddings (`IndexedSlices`) on the replicas, in parts that have the same indices on every replica or not.
+
+Keras's optimizers square such a gradient entry by entry, so the entries must be those of one device. Entries for a replica's own
+rows are joined. Entries for all rows (in code that every replica runs on the rows of all), and for indices that do not follow the
+rows (positions), are the same on every replica, and their values are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+ALL_ROWS = "abreast_all_rows"  # a name scope of operations on the rows of all replicas; their gradients have it, too
+_OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
+
+
+class SameIndices:
+    """Finds the parts of gradients that have the same indices on every replica.
+
+    Where a trace knows the number of rows, it may make constants for them (`zeros_like`). Whether constant indices are those of
+    rows then shows in another trace, for any number of rows.
+    """
+
+    def __init__(self, all_are_here: bool) -> None:
+        """`all_are_here`: whether no replica is in another process, which might decide otherwise where operations run at once."""
+        self._all_are_here = all_are_here
+        self._rows = 0
+        self._found: list[bool] = []
+        self._known: list[bool] = []
+        self.is_unclear = False
+
+    def begin(self, rows: int, known: Sequence[bool] = ()) -> None:
+        """Begin a trace with `rows` rows on a replica, 0 for any number; `known`: what such a trace `found`."""
+        self._rows, self._known = rows, list(known)
+        self._found, self.is_unclear = [], False
+
+    @property
+    def found(self) -> list[bool]:
+        """For each part in this trace, whether the indices are the same on every replica."""
+        return self._found
+
+    def parts_of(self, column: Sequence[Any]) -> Iterator[tuple[list[Any], bool]]:
+        """The parts of one gradient, each as the replicas' slices, and whether their indices are the same on every replica."""
+        if tf.executing_eagerly():
+            yield list(column), self._all_are_here and _are_equal([slices.indices.numpy() for slices in column])
+            return
+        rows = [_split(slices) for slices in column]
+        parts = list(zip(*rows, strict=True)) if len(set(map(len, rows))) == 1 else [column]
+        for part in parts:
+            yield list(part), self._are_same(part)
+
+    def _are_same(self, part: Sequence[Any]) -> bool:
+        same = _have_equal_shapes(part) and not any(_follows_own_rows(each.indices.op) for each in part)
+        number = len(self._found)
+        if same and self._rows and _may_be_of_rows(part[0].indices, self._rows):
+            same = self._known[number] if number < len(self._known) else same
+            self.is_unclear = True
+        self._found.append(same)
+        return same
+
+
+def _are_equal(indices: list[Any]) -> bool:
+    return all(np.array_equal(indices[0], each) for each in indices)
+
+
+def _have_equal_shapes(part: Sequence[Any]) -> bool:
+    """Whether no lengths are known to differ: a known number of rows may have made indices of that length."""
+    return all(part[0].indices.shape.is_compatible_with(each.indices.shape) for each in part)
+
+
+def _split(slices: Any) -> list[Any]:
+    """The slices of each use of a table; TensorFlow joins those of several uses."""
+    uses = _uses(slices.indices)
+    if len(uses) == 1:
+        return [slices]
+    values = tf.split(slices.values, tf.stack([tf.size(indices) for indices in uses]), num=len(uses))
+    return [tf.IndexedSlices(each, indices, slices.dense_shape) for each, indices in zip(values, uses, strict=True)]
+
+
+def _uses(indices: Any) -> list[Any]:
+    if indices.op.type != "ConcatV2":  # the indices of one use come from a `Reshape`
+        return [indices]
+    return [use for part in indices.op.inputs[:-1] for use in _uses(part)]
+
+
+def _follows_own_rows(operation: Any) -> bool:
+    """Whether indices come from the rows of one replica, or from their number."""
+    if ALL_ROWS in operation.name:
+        return False
+    captured = {id(inside.op) for _, inside in operation.graph.captures}
+    seen, todo = {id(operation)}, [operation]
+    while todo:
+        each = todo.pop()
+        if each.type == "Placeholder" and id(each) not in captured:
+            return True
+        new = [tensor.op for tensor in _values_read(each) if id(tensor.op) not in seen]
+        seen.update(map(id, new))
+        todo += new
+    return False
+
+
+def _values_read(operation: Any) -> Sequence[Any]:
+    """The inputs of an operation; none if it reads from a shape what is not the number of rows."""
+    inputs: Sequence[Any] = operation.inputs
+    if operation.type == "StridedSlice" and inputs[0].op.type in _OF_SHAPES:
+        begin = tf.get_static_value(inputs[1])
+        return inputs if begin is None or begin[0] == 0 else ()
+    return inputs
+
+
+def _may_be_of_rows(indices: Any, rows: int) -> bool:
+    """Whether constant indices may be those of so many rows, all alike."""
+    if ALL_ROWS in indices.op.name:
+        return False
+    length, values = indices.shape[0], _constant(indices)
+    if length is not None and length % rows:
+        return False
+    return values is None or np.array_equal(values[: len(values) // rows], values[-(len(values) // rows) :])
+
+
+def _constant(tensor: Any) -> Any:
+    """The values of constant indices, in one row; None if they are not known before the step runs."""
+    if tensor.op.type == "SelectV2":  # Keras counts negative indices from the end
+        return _constant(tensor.op.inputs[2])
+    if tensor.op.type in ("Reshape", "Cast", "Identity"):
+        return _constant(tensor.op.inputs[0])
+    values = tf.get_static_value(tensor)
+    return None if values is None else np.ravel(values)
