@@ -12,6 +12,7 @@ from abreast.errors import ModelError
 from abreast.exact.layers import moving_statistics
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
+from abreast.exact.users_code import may_change
 from abreast.exact.warn_once import warn_once
 from abreast.keras_private.modules import KERAS
 
@@ -50,7 +51,7 @@ def check_layers(model: Any) -> None:
             )
         known = settled | set(map(id, moving_statistics(layer)))
         states = [each for each in layer._non_trainable_variables if id(each) not in known]
-        if states and not _is_of_keras(layer):
+        if states and not _is_of_keras(layer) and (_runs_functions(layer) or may_change(model, layer, states)):
             own.append(f"{layer.name} ({', '.join(variable.name for variable in states)})")
     if own:
         unseen = " that the first batch did not change" if is_checked(model) else ""
@@ -64,8 +65,12 @@ def check_layers(model: Any) -> None:
 
 
 def _is_of_keras(layer: Any) -> bool:
-    """Whether a layer is Keras's own, except for `JaxLayer` and `FlaxLayer`, which run the user's functions."""
-    return type(layer).__module__.startswith(KERAS) and not isinstance(layer, keras.layers.JaxLayer)
+    return type(layer).__module__.startswith(KERAS) and not _runs_functions(layer)
+
+
+def _runs_functions(layer: Any) -> bool:
+    """Whether the user's functions return new states, to which Keras assigns: `JaxLayer` and `FlaxLayer`."""
+    return isinstance(layer, keras.layers.JaxLayer)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from abreast.exact.own_step import compiled_losses, is_users
 from abreast.exact.users_functions import full_cells, function_of, functions_of, is_above_keras, names_read, texts_in
 
 _MOST_OBJECTS = 10_000
+_ASSIGNING = {"assign", "assign_add", "assign_sub", "set_weights", "_value", "copy_", "add_", "fill_"}
 
 
 def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
@@ -39,7 +40,25 @@ def _names(model: Any, holders: list[Any]) -> set[str]:
             todo += [*_functions(type(each)), *filter(_is_function, vars(each).values())]
         else:
             todo += _functions(each) if isinstance(each, type) else [each]
-    return _Reader(model).names(todo) if todo else set()
+    return _Reader([vars(model), *_classes(map(type, members(model)))]).names(todo) if todo else set()
+
+
+def may_change(model: Any, layer: Any, states: list[Any]) -> bool:
+    """Whether some code may assign to the states of a layer: the layer's own, or other code that names them."""
+    reader = _Reader(_classes([type(layer)]))
+    if not _ASSIGNING.isdisjoint(reader.names([*_functions(type(layer)), *filter(_is_function, vars(layer).values())])):
+        return True
+    names = {name for name, value in vars(layer).items() if any(value is state for state in states)}
+    if len(names) < len(states):  # some are in containers
+        return True
+    codes = [function.__code__ for each in members(model) for function in _functions(type(each))]
+    read = map(names_read, codes)
+    return any(not names.isdisjoint(each) and not _ASSIGNING.isdisjoint(each) for each in read)
+
+
+def _classes(kinds: Iterable[type]) -> list[Any]:
+    """The attributes of classes and their bases that are the user's, or of a package that uses Keras."""
+    return [vars(kind) for each in dict.fromkeys(kinds) for kind in each.__mro__ if is_above_keras(kind)]
 
 
 class _Reader:
@@ -48,9 +67,9 @@ class _Reader:
     A method of a layer counts if its name is read. So may an attribute that no code names in full (`getattr` with a text).
     """
 
-    def __init__(self, model: Any) -> None:
-        kinds = {type(each): None for each in members(model)}
-        self._spaces = [vars(model), *(vars(kind) for each in kinds for kind in each.__mro__ if is_above_keras(kind))]
+    def __init__(self, spaces: list[Any]) -> None:
+        """`spaces`: the attributes that names in functions may mean."""
+        self._spaces = spaces
         self._seen: dict[int, Any] = {}
 
     def names(self, todo: list[Any]) -> set[str]:

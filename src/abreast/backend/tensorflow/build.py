@@ -40,7 +40,8 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
             compute_output_spec(model, _symbolic(x), training=False)
         return
     own_step = exact.overrides_step(model, kind)
-    if own_step and not model.run_eagerly:
+    own_loss = kind == "train" and exact.is_users(model, "compute_loss")  # may build layers, before the optimizer
+    if (own_step or own_loss) and not model.run_eagerly:
         if not is_built(model):
             _trace(getattr(model, f"{kind}_step"), batch)
         return
