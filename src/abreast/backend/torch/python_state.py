@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from abreast.backend.torch import patches
+from abreast.backend.torch import imported_classes, patches
 from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.hooks import Hooks
@@ -56,6 +56,10 @@ class PythonState:
     def dump_model(self) -> bytes:
         """The model, with values that a process does not find by importing the user's modules."""
         return dump_model(self._model(), self._beside())
+
+    def classes(self) -> Any:
+        """The attributes of the classes that the workers import: see `imported_classes.take_over`."""
+        return imported_classes.attributes(node.value for node in self._walked.nodes.values())
 
     def dump_changes(self) -> bytes | None:
         """The changes since the last `accept`, as bytes; None if there are none. Raises `UnknownObject`, `ModelError`."""

@@ -28,7 +28,7 @@ from keras import tree
 
 from abreast import exact, process_groups, workers
 from abreast.backend.contract import Kind
-from abreast.backend.torch import all_reduce, messages, seeds, settings
+from abreast.backend.torch import all_reduce, imported_classes, messages, seeds, settings
 from abreast.backend.torch.channel import ChannelClosed, channel_pair
 from abreast.backend.torch.groups import Groups, Span, SpanGroups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
@@ -156,8 +156,9 @@ class Team:
             if not self.groups.has(size):
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
-            if data is not None:
+            if python_state is not None:
                 self._send_to_workers(model, size, (key, size, data, global_batch_norm))
+                self._send_classes(size, python_state.classes())
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
         team_model = TeamModel(key, step, identity, python_state)
         team_model.forget = weakref.finalize(team_model, self._forgotten.append, key)
@@ -170,6 +171,16 @@ class Team:
         for rank, state in enumerate(states, start=1) if len(states) == len(workers) else ():
             self._channels[rank].send_object(messages.GENERATORS, state)
         seeds.go_on_with(model, None)
+
+    def _send_classes(self, size: int, classes: Any) -> None:
+        """Let the workers' classes be those of this process. Raises `ModelError` where they have other code."""
+        if classes:
+            workers = self._workers(size)
+            self._send_all(workers, messages.CLASSES, classes)
+            with self.job.work():
+                differing = [self._channels[rank].receive().object() for rank in workers]
+            if any(differing):
+                raise imported_classes.other_code(next(filter(None, differing)))
 
     def _workers(self, size: int) -> range:
         """The workers that take part in steps of `size` ranks, counted from 1."""

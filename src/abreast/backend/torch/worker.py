@@ -32,12 +32,23 @@ class _Replicas:
 
     def __init__(self, worker: workers.Worker, channel: Channel, options: dict[str, Any]) -> None:
         # Importing these takes seconds, and needs the environment that `main` has set.
-        from abreast.backend.torch import all_reduce, groups, link, messages, python_changes, seeds, settings, staging
+        from abreast.backend.torch import (
+            all_reduce,
+            groups,
+            imported_classes,
+            link,
+            messages,
+            python_changes,
+            seeds,
+            settings,
+            staging,
+        )
         from abreast.backend.torch import step as torch_step
 
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = messages, python_changes, torch_step, staging
         self.all_reduce, self.settings, self.seeds, self.link = all_reduce, settings, seeds, link
+        self.imported_classes = imported_classes
         self.reader = SharedMemoryReader(staging.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
@@ -71,6 +82,8 @@ class _Replicas:
                 self.groups.open(message.object())
         elif message.kind == self.messages.MODEL:
             self._adopt(*message.object())
+        elif message.kind == self.messages.CLASSES:
+            self.channel.send_object(message.kind, self.imported_classes.take_over(message.object()))
         elif message.kind == self.messages.SYNC:
             key, *indices = message.object()
             step = self.steps[key]
