@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any
 
-from abreast import workers
+from abreast import stderr, workers
 from abreast.backend.torch.channel import Channel, ChannelClosed, Message
 from abreast.backend.torch.shards import SharedMemoryReader
 
@@ -21,6 +21,7 @@ def main(worker: workers.Worker) -> None:
     os.environ["KERAS_BACKEND"] = "torch"
     import torch
 
+    stderr.leave_to_rank_0()  # it warns of the same
     torch.set_num_threads(options["threads"])
     if options["device"].startswith("gpu:"):
         torch.cuda.set_device(int(options["device"].removeprefix("gpu:")))
