@@ -15,10 +15,7 @@ from typing import Any
 from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_same import is_plain
 from abreast.errors import ModelError
-from abreast.exact.users_functions import function_of
-
-# Packages whose classes are as imported: what the user's code changes in them is sent (`patches.py`).
-_AS_IMPORTED = {"builtins", "abc", "abreast", "keras", "torch", "numpy", "tensorflow", "jax", "typing", "collections"}
+from abreast.exact.users_functions import function_of, is_above_keras
 
 Attributes = dict[str, tuple[str, Any]]  # name -> "value" and the value, or "code" and where it was defined
 
@@ -60,11 +57,8 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 def _is_looked_at(kind: type) -> bool:
-    return (
-        kind.__module__.partition(".")[0] not in _AS_IMPORTED
-        and "<locals>" not in kind.__qualname__
-        and is_importable(kind)
-    )
+    """Whether workers import a class of the user or of a package on top of Keras; what the user changes in Keras is sent."""
+    return "<locals>" not in kind.__qualname__ and is_importable(kind) and is_above_keras(kind)
 
 
 def _of(kind: type) -> Attributes:
