@@ -43,6 +43,44 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     assert listened_while_two_hosts_trained_alike(_WITHOUT_DROPOUT, "tensorflow") <= set(ADDRESSES)
 
 
+# Embeddings of words, of positions, and of all rows: the gradients of the last two are the same entries in every process.
+_WITH_EMBEDDINGS = """
+import json, os
+from contextlib import nullcontext
+import abreast
+if os.environ["CPU_DEVICES"] != "1" and "RANK" in os.environ:
+    abreast.use_cpu_devices(int(os.environ["CPU_DEVICES"]))
+scope = abreast.DataParallel() if "RANK" in os.environ else nullcontext()
+import keras
+import numpy as np
+from keras import layers, ops
+keras.utils.set_random_seed(0)
+
+class Words(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places, self.others = layers.Embedding(9, 4), layers.Embedding(5, 4), layers.Embedding(9, 4)
+        self.others.build(None)
+    def call(self, ids):
+        return self.words(ids) + self.places(ops.arange(5))
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return ops.mean(ops.square(y_pred - self.others(y)))
+
+with scope:
+    model = Words()
+    model.compile(keras.optimizers.Adam(0.01))
+x = np.random.default_rng(0).integers(0, 9, (52, 5)).astype("int32")
+fit = model.fit(x, x[:, ::-1], batch_size=14, epochs=2, verbose=0)
+print(json.dumps({"history": fit.history, "weights": [weight.tolist() for weight in model.get_weights()]}), flush=True)
+"""
+
+
+@pytest.mark.in_turn
+def test_embeddings_of_positions_train_in_processes_as_in_one() -> None:
+    alone = start(_WITH_EMBEDDINGS, None, 0, 1, backend="tensorflow")
+    equal(result(alone), [result(each) for each in start_ranks(_WITH_EMBEDDINGS)])
+
+
 # Small buckets; notes the order of the exchanges of every step.
 _IN_BUCKETS = _WITHOUT_DROPOUT.replace(
     "import abreast\n",
