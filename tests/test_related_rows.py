@@ -366,3 +366,19 @@ def test_what_cannot_work_on_the_rows_of_all_is_refused_by_name(workers: Workers
         pytest.skip("its layers see all rows")
     said = workers.abreast.run(refused_at, name="pairs")
     assert re.search(r"Pairs .*related to one another.*\nhint: train it on one device", said), said
+
+
+def relates_by_gradients() -> list[bool]:
+    """For gradients of a weight that are their parts' sum, and beside much larger ones are about rounding; and for others."""
+    import numpy as np
+
+    from abreast.exact.gradient_search import _are_no_sums
+
+    large, small = np.array([3.0, -1.0]), np.array([5e-5, 2e-5])
+    of_rows = [[large, small], [large / 4, small / 4], [3 * large / 4, 3 * small / 4]]
+    related = [[large, small], [large, small / 4], [large, 3 * small / 4]]
+    return [_are_no_sums(of_rows), _are_no_sums(related)]
+
+
+def test_small_gradients_beside_large_ones_relate_no_rows(workers: Workers) -> None:
+    assert workers.abreast.run(relates_by_gradients) == [False, True]
