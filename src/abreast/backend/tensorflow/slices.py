@@ -27,20 +27,13 @@ class SameIndices:
     def __init__(self, all_are_here: bool) -> None:
         """`all_are_here`: whether no replica is in another process, which might decide otherwise where operations run at once."""
         self._all_are_here = all_are_here
-        self._rows = 0
-        self._found: list[bool] = []
-        self._known: list[bool] = []
-        self.is_unclear = False
+        self.begin(0)
 
     def begin(self, rows: int, known: Sequence[bool] = ()) -> None:
         """Begin a trace with `rows` rows on a replica, 0 for any number; `known`: what such a trace `found`."""
-        self._rows, self._known = rows, list(known)
-        self._found, self.is_unclear = [], False
-
-    @property
-    def found(self) -> list[bool]:
-        """For each part in this trace, whether the indices are the same on every replica."""
-        return self._found
+        self._rows, self._known = rows, known
+        self.found: list[bool] = []  # for each part in this trace, whether the indices are the same on every replica
+        self.is_unclear = False
 
     def parts_of(self, column: Sequence[Any]) -> Iterator[tuple[list[Any], bool]]:
         """The parts of one gradient, each as the replicas' slices, and whether their indices are the same on every replica."""
@@ -54,11 +47,11 @@ class SameIndices:
 
     def _are_same(self, part: Sequence[Any]) -> bool:
         same = _have_equal_shapes(part) and not any(_follows_own_rows(each.indices.op) for each in part)
-        number = len(self._found)
+        number = len(self.found)
         if same and self._rows and _may_be_of_rows(part[0].indices, self._rows):
             same = self._known[number] if number < len(self._known) else same
             self.is_unclear = True
-        self._found.append(same)
+        self.found.append(same)
         return same
 
 
