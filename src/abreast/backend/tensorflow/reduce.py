@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
 from abreast.backend.tensorflow.processes import Processes
-from abreast.backend.tensorflow.slices import SameIndices
+from abreast.backend.tensorflow.slices import SameIndices, are_unique, unique
 
 _key_bases = count(1000, 1000)
 
@@ -115,11 +115,12 @@ class Reducer:
         return tf.IndexedSlices(values, indices, column[0].dense_shape)
 
     def _join_part(self, part: Sequence[Any]) -> Any:
-        """The slices of all replicas, one replica after the other."""
+        """The slices of all replicas, one replica after the other; each index once if that is so on one device."""
         values, indices = (tf.concat([getattr(each, name) for each in part], axis=0) for name in ("values", "indices"))
         if self._processes is not None:
             values, indices = self._processes.rows(values), self._processes.rows(indices)
-        return tf.IndexedSlices(values, indices, part[0].dense_shape)
+        joined = tf.IndexedSlices(values, indices, part[0].dense_shape)
+        return unique(joined) if are_unique(part[0]) else joined
 
     def _sum_part(self, part: Sequence[Any]) -> Any:
         """The sum of slices that have the same indices on every replica."""

@@ -116,9 +116,24 @@ def _may_be_of_rows(indices: Any, rows: int) -> bool:
 
 def _constant(tensor: Any) -> Any:
     """The values of constant indices, in one row; None if they are not known before the step runs."""
-    if tensor.op.type == "SelectV2":  # Keras counts negative indices from the end
-        return _constant(tensor.op.inputs[2])
-    if tensor.op.type in ("Reshape", "Cast", "Identity"):
-        return _constant(tensor.op.inputs[0])
-    values = tf.get_static_value(tensor)
+    values = tf.get_static_value(_origin(tensor))
     return None if values is None else np.ravel(values)
+
+
+def _origin(tensor: Any) -> Any:
+    """The indices that the user's code looks up: before Keras counts negative ones from the end, and before they are one row."""
+    place = {"SelectV2": 2, "Reshape": 0, "Cast": 0, "Identity": 0}.get(tensor.op.type)
+    return tensor if place is None else _origin(tensor.op.inputs[place])
+
+
+def are_unique(slices: Any) -> bool:
+    """Whether the user's code looks up each index once, however many rows have it (`tf.unique`)."""
+    return not tf.executing_eagerly() and _origin(slices.indices).op.type in ("Unique", "UniqueV2", "UniqueWithCounts")
+
+
+def unique(slices: Any) -> Any:
+    """The slices with the sum of the entries of each index."""
+    indices, places = tf.unique(slices.indices)
+    return tf.IndexedSlices(
+        tf.math.unsorted_segment_sum(slices.values, places, tf.size(indices)), indices, slices.dense_shape
+    )
