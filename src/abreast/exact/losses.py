@@ -12,9 +12,10 @@ from typing import Any
 
 from keras import ops, tree
 
+from abreast.errors import ModelError
 from abreast.exact.on_all_rows import on_all_rows
 from abreast.exact.outputs import of_all_rows, other_axes
-from abreast.exact.own_step import is_users
+from abreast.exact.own_step import compiled_losses, is_users
 from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
 from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.losses import losses as keras_losses
@@ -67,7 +68,23 @@ def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weigh
         return loss(y_true, y_pred, sample_weight)
     y_true, y_pred, sample_weight = (gather(running, data) for data in (y_true, y_pred, sample_weight))
     with on_all_rows(running, loss):
-        return loss(y_true, y_pred, sample_weight) / running.link.num_replicas
+        value = loss(y_true, y_pred, sample_weight)
+    if len(getattr(value, "shape", ())):
+        raise without_reduction(running.model)
+    return value / running.link.num_replicas
+
+
+def leaves_rows(model: Any) -> bool:
+    """Whether a compiled loss gives one number per row; one of the user's own may reduce them itself."""
+    losses = [getattr(loss, "args", (loss,))[0] for loss in compiled_losses(model)]  # of `_widened`
+    return any(getattr(each, "reduction", "sum") in (None, "none") and not _mixes_rows(each) for each in losses)
+
+
+def without_reduction(model: Any) -> ModelError:
+    return ModelError(
+        f"a loss of {model.name} has no reduction: replicas would not know how to weight their rows",
+        'give it one, such as reduction="sum", which has the same gradients',
+    )
 
 
 def _mixes_rows(loss: Any) -> bool:

@@ -30,14 +30,10 @@ def compiled_losses(model: Any) -> list[Any]:
     return [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
 
 
-def reductions(model: Any) -> set[str]:
-    """The reductions of the compiled losses, for losses with a reduction."""
-    return {str(loss.reduction or "none") for loss in compiled_losses(model) if hasattr(loss, "reduction")}
-
-
 def _has_sums(model: Any) -> bool:
     """Whether a compiled loss is not a mean over rows."""
-    return bool(reductions(model) & {"sum", "mean_with_sample_weight"})
+    reductions = {getattr(loss, "reduction", None) for loss in compiled_losses(model)}
+    return not reductions.isdisjoint({"sum", "mean_with_sample_weight"})
 
 
 def state_rule_of_own_step(kind: str, model: Any, counts: tuple[int, ...]) -> None:

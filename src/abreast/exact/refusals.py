@@ -10,7 +10,7 @@ from keras import ops
 
 from abreast.errors import ModelError
 from abreast.exact.layers import moving_statistics
-from abreast.exact.own_step import reductions
+from abreast.exact.losses import leaves_rows, without_reduction
 from abreast.exact.row_check import is_checked, settled_states
 from abreast.exact.users_code import may_change
 from abreast.exact.warn_once import warn_once
@@ -20,11 +20,8 @@ from abreast.keras_private.modules import KERAS
 def check_layers(model: Any) -> None:
     """Raise `ModelError` for a part that replicas cannot share; warn once of layers whose own state is averaged."""
     own, settled = [], settled_states(model)
-    if "none" in reductions(model):
-        raise ModelError(
-            f"a loss of {model.name} has no reduction: replicas would not know how to weight their rows",
-            'give it one, such as reduction="sum", which has the same gradients',
-        )
+    if leaves_rows(model):
+        raise without_reduction(model)
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             raise ModelError(
