@@ -44,15 +44,7 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
 
 
 # Embeddings of words, of positions, and of all rows: the gradients of the last two are the same entries in every process.
-_WITH_EMBEDDINGS = """
-import json, os
-from contextlib import nullcontext
-import abreast
-if os.environ["CPU_DEVICES"] != "1" and "RANK" in os.environ:
-    abreast.use_cpu_devices(int(os.environ["CPU_DEVICES"]))
-scope = abreast.DataParallel() if "RANK" in os.environ else nullcontext()
-import keras
-import numpy as np
+_EMBEDDINGS = """
 from keras import layers, ops
 keras.utils.set_random_seed(0)
 
@@ -73,6 +65,7 @@ x = np.random.default_rng(0).integers(0, 9, (52, 5)).astype("int32")
 fit = model.fit(x, x[:, ::-1], batch_size=14, epochs=2, verbose=0)
 print(json.dumps({"history": fit.history, "weights": [weight.tolist() for weight in model.get_weights()]}), flush=True)
 """
+_WITH_EMBEDDINGS = SCRIPT.partition("keras.utils.set_random_seed")[0] + _EMBEDDINGS
 
 
 @pytest.mark.in_turn

@@ -410,15 +410,3 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(optimizer, grads, trainable_variables) if run is None else run.note_gradients(grads)
 
     return apply
-
-
-def noting_metrics(plain: Callable[..., None]) -> Callable[..., None]:
-    """`Metric.__init__`, which tells a run of ours."""
-
-    @functools.wraps(plain)
-    def init(metric: Any, *args: Any, **kwargs: Any) -> None:
-        plain(metric, *args, **kwargs)
-        if (run := running()) is not None:
-            run.note_metric(metric)
-
-    return init

@@ -29,5 +29,5 @@ def install() -> None:
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = calls.noted(assignments.by_optimizer(kind.apply))
     keras.Variable.assign = assignments.noted(keras.Variable.assign)
-    keras.metrics.Metric.__init__ = metrics.made(calls.noting_metrics(keras.metrics.Metric.__init__))
+    keras.metrics.Metric.__init__ = metrics.made(keras.metrics.Metric.__init__)
     keras.layers.Layer.losses = property(added_losses.losses)

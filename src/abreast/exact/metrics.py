@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from abreast.exact import calls
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics, with_inner
 from abreast.exact.on_all_rows import on_all_rows
@@ -100,11 +101,13 @@ def metrics(model: Any) -> Iterator[None]:
 
 
 def made(plain: Callable[..., None]) -> Callable[..., None]:
-    """`Metric.__init__` for metrics that a step makes (Keras takes them by `model._metrics.append`): they count likewise."""
+    """`Metric.__init__` for metrics that a step makes, or a run of the row check: libraries append them to `model._metrics`."""
 
     @functools.wraps(plain)
     def init(metric: Any, *args: Any, **kwargs: Any) -> None:
         plain(metric, *args, **kwargs)
+        if (run := calls.running()) is not None:
+            run.note_metric(metric)
         running, undo = current(), getattr(_thread, "undo", None)
         if running is not None and undo is not None:
             running.new_metrics.append(metric)

@@ -1,4 +1,4 @@
-"""A walk over the user's code that a model's losses and metrics reach, or a function or class: all names in it."""
+"""All names in the user's code that a function, a class, or the losses and metrics of a model reach."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,7 +29,7 @@ def build(kind: Kind, model: Any, batch: HostBatch) -> None:
 def make_metrics(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make the metrics that a user's own step makes and appends to the model's."""
     with inlined(num_replicas=1), _keeping_optimizer(model):
-        _trace(getattr(model, f"{kind}_step"), batch)
+        _trace(kind, model, batch)
 
 
 def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
@@ -43,7 +42,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     own_loss = kind == "train" and exact.is_users(model, "compute_loss")  # may build layers, before the optimizer
     if (own_step or own_loss) and not model.run_eagerly:
         if not is_built(model):
-            _trace(getattr(model, f"{kind}_step"), batch)
+            _trace(kind, model, batch)
         return
     try:
         with _without_calls_of_losses(model):
@@ -55,7 +54,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
         if model.run_eagerly:
             _build_eagerly(model, batch)
         elif exact.is_users(model, "compute_metrics") or _has_own_metrics(model):  # they may read what the loss keeps
-            _trace(getattr(model, f"{kind}_step"), batch)
+            _trace(kind, model, batch)
         else:
             raise
 
@@ -94,9 +93,9 @@ def _build_eagerly(model: Any, batch: HostBatch) -> None:
         model.optimizer.build(model.trainable_variables)
 
 
-def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
+def _trace(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make the variables that a step makes, as plain Keras does: the model may have no `call`, or one that calls fewer layers."""
-    data = tree.map_structure(to_device, batch.data)
+    data, step = tree.map_structure(to_device, batch.data), getattr(model, f"{kind}_step")
     tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from abreast.backend.tensorflow.processes import OWN_PYTHON
@@ -10,7 +10,7 @@ from abreast.backend.tensorflow.processes import OWN_PYTHON
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
 _PYTHON = ("PyFunc", "EagerPyFunc")
 _CONDITIONS = ("If", "StatelessIf", "Case", "StatelessCase")
-_OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
+OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _ASSERTION = "AssertGuard"
 
 
@@ -47,18 +47,23 @@ def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replica
 def _replicas_behind(operation: Any, place: dict[int, int], elsewhere: set[int]) -> set[int]:
     """The numbers of the replicas whose arrays an operation computes with: those of other processes after an exchange."""
     found: set[int] = set()
-    seen, todo = {id(operation)}, [operation]
-    while todo:
-        each = todo.pop()
+    for each in behind(operation, lambda each: () if each.type in OF_SHAPES else each.inputs):
         if each.type in _PYTHON and OWN_PYTHON in each.name:
             found |= elsewhere
         if id(each) in place:
             found.add(place[id(each)])
-        elif each.type not in _OF_SHAPES:
-            new = [tensor.op for tensor in each.inputs if id(tensor.op) not in seen]
-            seen.update(map(id, new))
-            todo += new
     return found
+
+
+def behind(operation: Any, inputs: Callable[[Any], Sequence[Any]]) -> Iterator[Any]:
+    """An operation and all those with whose results it computes; `inputs` of an operation are the tensors that count."""
+    seen, todo = {id(operation)}, [operation]
+    while todo:
+        each = todo.pop()
+        yield each
+        new = [tensor.op for tensor in inputs(each) if id(tensor.op) not in seen]
+        seen.update(map(id, new))
+        todo += new
 
 
 def _is_random(kind: str) -> bool:

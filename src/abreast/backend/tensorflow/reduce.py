@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
 from abreast.backend.tensorflow.processes import Processes
-from abreast.backend.tensorflow.slices import SameIndices, are_unique, unique
+from abreast.backend.tensorflow.slices import SameIndices, are_unique, joined, unique
 
 _key_bases = count(1000, 1000)
 
@@ -109,18 +109,15 @@ class Reducer:
             self._sum_part(part) if is_alike else self._join_part(part)
             for part, is_alike in self.same_indices.parts_of(column)
         ]
-        if len(parts) == 1:
-            return parts[0]
-        values, indices = (tf.concat([getattr(part, name) for part in parts], axis=0) for name in ("values", "indices"))
-        return tf.IndexedSlices(values, indices, column[0].dense_shape)
+        return joined(parts)
 
     def _join_part(self, part: Sequence[Any]) -> Any:
         """The slices of all replicas, one replica after the other; each index once if that is so on one device."""
-        values, indices = (tf.concat([getattr(each, name) for each in part], axis=0) for name in ("values", "indices"))
+        whole = joined(part)
         if self._processes is not None:
-            values, indices = self._processes.rows(values), self._processes.rows(indices)
-        joined = tf.IndexedSlices(values, indices, part[0].dense_shape)
-        return unique(joined) if are_unique(part[0]) else joined
+            values, indices = self._processes.rows(whole.values), self._processes.rows(whole.indices)
+            whole = tf.IndexedSlices(values, indices, whole.dense_shape)
+        return unique(whole) if are_unique(part[0]) else whole
 
     def _sum_part(self, part: Sequence[Any]) -> Any:
         """The sum of slices that have the same indices on every replica."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from abreast.backend.tensorflow.operations import OF_SHAPES, behind
+
 ALL_ROWS = "abreast_all_rows"  # a name scope of operations on the rows of all replicas; their gradients have it, too
-_OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 
 
 class SameIndices:
@@ -84,21 +85,13 @@ def _follows_own_rows(operation: Any) -> bool:
     if ALL_ROWS in operation.name:
         return False
     captured = {id(inside.op) for _, inside in operation.graph.captures}
-    seen, todo = {id(operation)}, [operation]
-    while todo:
-        each = todo.pop()
-        if each.type == "Placeholder" and id(each) not in captured:
-            return True
-        new = [tensor.op for tensor in _values_read(each) if id(tensor.op) not in seen]
-        seen.update(map(id, new))
-        todo += new
-    return False
+    return any(each.type == "Placeholder" and id(each) not in captured for each in behind(operation, _values_read))
 
 
 def _values_read(operation: Any) -> Sequence[Any]:
     """The inputs of an operation; none if it reads from a shape what is not the number of rows."""
     inputs: Sequence[Any] = operation.inputs
-    if operation.type == "StridedSlice" and inputs[0].op.type in _OF_SHAPES:
+    if operation.type == "StridedSlice" and inputs[0].op.type in OF_SHAPES:
         begin = tf.get_static_value(inputs[1])
         return inputs if begin is None or begin[0] == 0 else ()
     return inputs
@@ -124,6 +117,14 @@ def _origin(tensor: Any) -> Any:
     """The indices that the user's code looks up: before Keras counts negative ones from the end, and before they are one row."""
     place = {"SelectV2": 2, "Reshape": 0, "Cast": 0, "Identity": 0}.get(tensor.op.type)
     return tensor if place is None else _origin(tensor.op.inputs[place])
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """The slices of several parts of one gradient, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    values, indices = (tf.concat([getattr(part, name) for part in parts], axis=0) for name in ("values", "indices"))
+    return tf.IndexedSlices(values, indices, parts[0].dense_shape)
 
 
 def are_unique(slices: Any) -> bool:
