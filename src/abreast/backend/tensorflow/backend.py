@@ -216,7 +216,7 @@ class TensorFlowBackend:
                     self._check_rows(check, model, taken, placement)
                 if not check.is_due and self._launched is not None:
                     self._launched.agree_on_relations(model)
-                if (found := relations(model)) is not None and found.makes_metrics:
+                if (found := relations(model)) is not None and found.makes_metrics and not model.run_eagerly:
                     with AT_WORK:
                         make_metrics(kind, model, taken.host)
                         self.place(model, placement)
