@@ -2,7 +2,7 @@
 
 A run records the inputs, outputs, added losses and new states of each member's calls. A run of a part replaces each output by
 the part's rows of the output in the full run. So a difference belongs to one member, and later members are judged by themselves.
-Not here: conclusions from the records (`run_differences.py`). Imports no framework.
+Not here: how the records are compared (`run_differences.py`). Imports no framework.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The search for parts of a model that relate the rows of a batch to one another: a few rows are run whole and in two parts.
 
-Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`). Imports no framework.
+Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`), and what the differences mean
+(`conclusions.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from keras import ops
 
 from abreast.arrays import arrays_of, map_arrays
 from abreast.exact.calls import FullRun, PartRun, PerturbedRun, as_array
+from abreast.exact.conclusions import Conclusions
 from abreast.exact.dry_run import Snapshot, dry_run
 from abreast.exact.global_draws import drew, rewind_generators
 from abreast.exact.gradient_search import gradients_relate, members_that_stop_gradients
@@ -110,11 +112,12 @@ class _Search:
         if kept and not draws:
             found.reads_kept = self._reads_kept(found)
         self._clear(found, self._whole)
-        result = found.relations()
+        conclusions = Conclusions(found)
+        result = conclusions.relations()
         if self._is_own and result.gathered and not result.no_means:
-            self._own_code_around(result.gathered).judge_own_code(result)
+            Conclusions(self._own_code_around(result.gathered)).judge_own_code(result)
         if not self._is_own:
-            self._add_what_calls_leave(result, found, list(zip(self._parts, numbers, strict=True)))
+            self._add_what_calls_leave(result, conclusions, list(zip(self._parts, numbers, strict=True)))
         result.draws, result.writes_rows, result.shared = draws, self._writes_rows, self._shared
         result.makes_metrics = self._whole.makes_metrics
         if kept:
@@ -170,16 +173,16 @@ class _Search:
         return any(far > found.tolerance(place) for place, far in run.distances.items())
 
     def _add_what_calls_leave(
-        self, result: Relations, found: RunDifferences, parts: list[tuple[RowRange, Numbers]]
+        self, result: Relations, conclusions: Conclusions, parts: list[tuple[RowRange, Numbers]]
     ) -> None:
         """Add members that relate rows in their gradients, and what calls leave in states and attributes for other code."""
         stopping = [] if self._kind != "train" or result.gathered else members_that_stop_gradients(self._model)
         if stopping and gradients_relate(self._gradient_run, self._weights(), self._parts, self._probe):
             for number in stopping:
-                found.gather(result, number, "its gradients relate rows")
+                conclusions.gather(result, number, "its gradients relate rows")
         names = names_on_all_rows(self._model, result.gathered)
         if self._kind == "train":
-            found.gather_states_named(result, names)
+            conclusions.gather_states_named(result, names)
         result.left_in_calls, result.apart = self._left.named(names, parts, result.gathered)
 
     def _weights(self) -> list[Any]:
