@@ -27,7 +27,7 @@ def is_users(model: Any, name: str) -> bool:
 def compiled_losses(model: Any) -> list[Any]:
     """The losses of `compile` that are built."""
     compiled = getattr(model, "_compile_loss", None)
-    return [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
+    return [entry[1] for entry in (compiled._flat_losses or () if compiled is not None else ())]
 
 
 def _has_sums(model: Any) -> bool:

@@ -12,10 +12,19 @@ import keras
 from abreast.exact.containers import contents_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.users_functions import full_cells, function_of, functions_of, is_above_keras, names_read, texts_in
+from abreast.exact.users_functions import (
+    full_cells,
+    function_of,
+    functions_of,
+    is_above_keras,
+    names_loaded,
+    names_read,
+    texts_in,
+)
 
 _MOST_OBJECTS = 10_000
 _ASSIGNING = {"assign", "assign_add", "assign_sub", "set_weights", "_value", "copy_", "add_", "fill_"}
+_ANY_STATE = {"variables", "weights", "non_trainable_variables", "non_trainable_weights", "__dict__", "vars", "getattr"}
 
 
 def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
@@ -44,16 +53,27 @@ def _names(model: Any, holders: list[Any]) -> set[str]:
 
 
 def may_change(model: Any, layer: Any, states: list[Any]) -> bool:
-    """Whether some code may assign to the states of a layer: the layer's own, or other code that names them."""
-    reader = _Reader(_classes([type(layer)]))
-    if not _ASSIGNING.isdisjoint(reader.names([*_functions(type(layer)), *filter(_is_function, vars(layer).values())])):
-        return True
+    """Whether some code may assign to the states of a layer: code that names one of them, or what that code calls."""
     names = {name for name, value in vars(layer).items() if any(value is state for state in states)}
+    own = [*_functions(type(layer)), *filter(_is_function, vars(layer).values())]
+    spaces = _classes([type(layer)])
     if len(names) < len(states):  # some are in containers
+        return True
+    names |= {name for name, value in vars(layer).items() if _holds_one(value, states)}
+    reached = _Reader(spaces).functions(own)
+    naming = [each for each in reached if not (names | _ANY_STATE).isdisjoint(names_loaded(each.__code__))]
+    if any(not _ASSIGNING.isdisjoint(_Reader(spaces).names([each])) for each in naming):
         return True
     codes = [function.__code__ for each in members(model) for function in _functions(type(each))]
     read = map(names_read, codes)
     return any(not names.isdisjoint(each) and not _ASSIGNING.isdisjoint(each) for each in read)
+
+
+def _holds_one(value: Any, states: list[Any]) -> bool:
+    """Whether a container of a layer holds one of its states."""
+    contents = contents_of(value)
+    values = contents.values() if isinstance(contents, dict) else contents or ()
+    return any(each is state for each in values for state in states)
 
 
 def _classes(kinds: Iterable[type]) -> list[Any]:
@@ -89,6 +109,11 @@ class _Reader:
             else:
                 todo += _parts(value)
         return found
+
+    def functions(self, todo: list[Any]) -> list[Any]:
+        """The user's functions among `todo` and what they reach."""
+        self.names(todo)
+        return [each for each in self._seen.values() if _is_function(each) and is_above_keras(each)]
 
     def _reached(self, function: Any, names: frozenset[str]) -> Iterator[Any]:
         """What a function may use: globals, attributes of classes and of modules of the user, outer variables, defaults."""

@@ -118,6 +118,13 @@ def names_read(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
+def names_loaded(code: types.CodeType) -> frozenset[str]:
+    """The names in a function's code that it does not merely set, and the texts that may be names."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname.startswith("LOAD") and each.argval in code.co_names}
+    return frozenset(own).union(texts_in(code), *map(names_loaded, _inner(code)))
+
+
+@functools.lru_cache(maxsize=4096)
 def texts_in(code: types.CodeType) -> frozenset[str]:
     """The texts in a function's code, and in the functions inside it, that may be names."""
     own = {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
