@@ -136,6 +136,7 @@ def test_a_worker_that_exits_is_named_with_its_code(caller: Worker, tmp_path: Pa
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_a_failing_predict_leaves_the_weights_as_they_are(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_predict, fired=str(tmp_path / "fired"))
     assert end["rank"] == 2
@@ -279,6 +280,7 @@ model.fit(batches, steps_per_epoch=10**9, verbose=0, callbacks=[Say()])
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("name", "code"), [("interrupted", -signal.SIGINT), ("interrupted below abreast run", 130)])
 def test_control_c_gives_the_prompt_back_and_leaves_nothing(scripts: dict[str, Script], name: str, code: int) -> None:
     script = scripts[name]

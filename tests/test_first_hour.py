@@ -21,7 +21,7 @@ def run(backend: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_first_hour_work(backend: str) -> None:
     assert "no wrong turn" in run(backend, "--installed")

@@ -28,6 +28,7 @@ def test_local_statistics_do_not_reach_a_jax_layer_and_a_warning_says_so(workers
     assert ["see the global batch" in text for text in placed["warnings"]] == [True]
 
 
+@pytest.mark.in_turn(1)
 def test_the_state_of_a_jax_layer_on_tensorflow_is_announced(workers: Workers) -> None:
     only(workers, "tensorflow")
     plain = workers.plain.run(train_jax_layer, devices=0)

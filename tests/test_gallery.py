@@ -32,7 +32,7 @@ def test_every_script_of_the_gallery_is_tested_and_described() -> None:
     assert set(SMALL) == {path.stem for path in GALLERY.glob("*.py")} == set(re.findall(r"gallery/(\w+)\.py", page))
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", SMALL)
 def test_a_script_of_the_gallery_learns_on_two_devices(backend: str, name: str) -> None:
     found = re.findall(r"\b\d\.\d{4}\b", run(name, backend, ("run", "--cpu-devices", "2")).splitlines()[-1])

@@ -143,6 +143,7 @@ def test_a_script_may_set_keras_data_parallelism_which_is_taken_over(workers: Wo
     assert largest_difference(workers.plain.run(plain), found) < 1e-5  # measured 1e-7
 
 
+@pytest.mark.in_turn(1)
 def test_keras_data_parallelism_around_a_placed_model_is_taken_over_on_jax_and_else_refused(workers: Workers) -> None:
     if keras_is_older_than("3.14"):
         pytest.skip("Keras 3.13 makes these distributions on JAX only, and not of one process")

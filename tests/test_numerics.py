@@ -44,6 +44,7 @@ def test_finite_rows_raise_no_alarm(workers: Workers) -> None:
     assert (end["error"], end["said"], end["steps"], end["finite"]) == ("", "", 5, True)
 
 
+@pytest.mark.in_turn(1)
 def test_with_loss_scaling_all_ranks_skip_the_poisoned_step_together(workers: Workers) -> None:
     end = workers.abreast.run(fit_with_loss_scaling)
     assert end["changed"] == [True, True, False, True, True]

@@ -77,6 +77,7 @@ def largest_difference(one: dict[str, Any], other: dict[str, Any]) -> float:
 IN_ALL_RUNS = ("centers_between", "adds_sum", "counts")
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in IN_ALL_RUNS else [pytest.mark.full]) for n in NAMED])
 def test_what_relates_rows_is_what_it_is_on_one_device(workers: Workers, name: str) -> None:
     plain, parallel = workers.plain.run(train, name=name), workers.abreast.run(train, name=name, devices=4)
@@ -267,6 +268,7 @@ def own_steps(name: str) -> list[str]:
     return [str(one.message) for one in caught if "own train_step" in str(one.message)]
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("name", ["mean", "drawing", "sum", "clipping", "contrast"])
 def test_gradients_of_an_own_step_that_are_no_means_are_named(workers: Workers, name: str) -> None:
     if workers.backend == "jax":
@@ -306,6 +308,7 @@ def steps_of_looks(name: str, num_steps: tuple[int, ...]) -> list[int]:
     return found
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize(("name", "expected"), [("mean", [0, 4, 16, 64]), ("adds_mean_and_root", [0])])
 def test_an_own_step_is_checked_again_ever_more_rarely(workers: Workers, name: str, expected: list[int]) -> None:
     if workers.backend == "jax":

@@ -94,6 +94,7 @@ def test_a_script_that_only_evaluates_or_predicts_is_told_where(folder: Folder, 
     assert lines(folder, f"model.{call}\n") == [told]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_training_by_batches_is_reported_too(folder: Folder) -> None:
     where = "training with JAX on cpu:0, cpu:1 (simulated on the CPU)"

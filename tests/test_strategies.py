@@ -127,6 +127,7 @@ def first_batches() -> Any:
     return trained(model(), x[:48], y[:48], batch_size=16)
 
 
+@pytest.mark.in_turn
 def test_distributed_data_sets_are_read_as_what_they_were_made_of(worker: Worker, expected: Any) -> None:
     first, second, rows = worker.run(distributed_sources)
     assert largest_difference(expected["weights"], first["weights"]) < 1e-5  # measured 5e-7
@@ -192,6 +193,7 @@ def what_a_script_sees() -> dict[str, Any]:
     return found | {"restored": names == plain, "no longer set": not tf.distribute.has_strategy()}
 
 
+@pytest.mark.in_turn
 def test_a_script_sees_its_strategy_and_keras_sees_none(worker: Worker) -> None:
     found = worker.run(what_a_script_sees)
     assert found.pop("before") == 1

@@ -42,6 +42,7 @@ def model_and_data(rows: int = 50, **compile_options: Any) -> tuple[Any, Any, An
     return model, random.normal(size=(rows, 6)).astype("float32"), random.normal(size=(rows, 3)).astype("float32")
 
 
+@pytest.mark.in_turn
 def test_a_large_variable_that_is_as_it_was_is_not_read_whole(worker: Worker) -> None:
     before, held, other, assigned, small = worker.run(checksums_of_variables)
     assert held != before and other == held  # another number that is not among those that are looked at

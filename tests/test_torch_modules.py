@@ -62,6 +62,7 @@ def test_a_running_mean_of_rows_is_announced_and_a_constant_is_not_touched(torch
     assert torch_workers.abreast.run(train, devices=4, module="spectral norm")["warnings"] == []
 
 
+@pytest.mark.in_turn
 def test_local_batch_normalization_keeps_the_mean_of_the_replicas_statistics(torch_workers: Workers) -> None:
     state = torch_workers.abreast.run(one_local_step, rows_per_replica=4)
     shards = np.split(data(16, (6,))[0], 4)

@@ -75,6 +75,7 @@ diagnosis: Diagnosis = abreast.diagnose(object(), steps=30)
 """
 
 
+@pytest.mark.in_turn
 def test_mypy_sees_what_there_is_and_no_more(tmp_path: Path) -> None:
     file = tmp_path / "uses.py"
     file.write_text(USES)

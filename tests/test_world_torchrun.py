@@ -39,7 +39,7 @@ print(json.dumps(found)) if len(sys.argv) < 3 else open(f"{sys.argv[2]}/{rank}.j
 """
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.torch
 def test_processes_of_torchrun_train_what_one_process_trains() -> None:
     skip_unless_installed("torch")
@@ -135,6 +135,7 @@ os._exit(0)  # torch would look for the GPUs
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 def test_a_process_takes_the_gpu_of_its_local_rank_or_the_only_one_that_it_is_shown() -> None:
     skip_unless_installed("torch")

@@ -232,6 +232,7 @@ def test_a_record_set_feeds_a_model_with_its_classes(folder: Folder) -> None:
     assert line["gradient_tensor_bytes"][0] == 4 * 2  # two classes
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
     pytest.importorskip("simplejpeg")

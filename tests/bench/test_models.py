@@ -33,6 +33,7 @@ def test_our_own_models_have_the_weights_counted_by_hand(workers: Workers) -> No
     assert found["transformer"] == (8192 * 256 + 4 * block + 2 * 256 + 2560 + 10, [128])
 
 
+@pytest.mark.in_turn(1)
 def test_the_applications_are_all_those_of_keras(workers: Workers) -> None:
     assert workers.abreast.run(bodies.missing_applications) == ([], [])
 

@@ -129,7 +129,7 @@ def test_half_precision_hides_nothing(folder: Folder, factor: float, code: int) 
     assert ("in float64, since half precision" in result.out) == (code == 0)
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_a_script_that_depends_on_the_number_of_devices_differs(folder: Folder) -> None:
     folder.write("train.py", BY_DEVICES)
     result = folder.abreast("check", "--json", "--backend", "jax", "--devices", "3", "train.py")

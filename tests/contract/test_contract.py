@@ -39,7 +39,7 @@ def _devices(name: str, contract: Contract) -> tuple[int, ...]:
     return numbers
 
 
-def test_every_job_runs_on_every_number_of_devices_and_half_of_them_in_each_commit() -> None:
+def test_every_job_runs_on_every_number_of_devices_and_a_third_of_them_in_each_commit() -> None:
     runs = [
         [
             (name, backend, *devices)
@@ -47,7 +47,7 @@ def test_every_job_runs_on_every_number_of_devices_and_half_of_them_in_each_comm
             for backend in BACKENDS
             if (devices := devices_in_turn(name, backend, turn))
         ]
-        for turn in range(7, 25)
+        for turn in range(7, 34)
     ]
     assert {run for of_turn in runs for run in of_turn} == set(product(JOBS, BACKENDS, NUMBERS))
-    assert {len(of_turn) for of_turn in runs} <= {len(JOBS) // 2, len(JOBS) // 2 + 1}
+    assert {len(of_turn) for of_turn in runs} <= {len(JOBS) // 3, len(JOBS) // 3 + 1}

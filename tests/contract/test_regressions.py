@@ -16,6 +16,8 @@ from tests.contract.compare import TOLERANCES, compare
 from tests.contract.oracle import Contract
 from tests.harness.client import NUM_DEVICES, Worker, Workers
 
+pytestmark = pytest.mark.in_turn(1)  # each commit runs all, on one backend
+
 
 def test_a_first_batch_that_does_not_divide_trains(contract: Contract) -> None:
     """JAX `DataParallel`: `IndivisibleError`."""

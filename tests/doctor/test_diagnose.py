@@ -41,6 +41,7 @@ def test_checkpoints_of_the_user_are_not_touched(jax_worker: Worker, tmp_path: P
     assert end["files_after"] == ["after.weights.h5"]  # the model saves as before
 
 
+@pytest.mark.in_turn
 def test_callbacks_of_keras_neither_end_a_diagnosis_nor_write_for_the_user(jax_worker: Worker, tmp_path: Path) -> None:
     """A checkpoint named by `val_loss`, an early stop at the first epoch, a log that exists; and a callback's own list."""
     (tmp_path / "log.csv").write_text("a long run")
@@ -59,6 +60,7 @@ def test_every_optimizer_of_a_model_is_put_back(jax_worker: Worker) -> None:
     assert jax_worker.run(diagnose_two_optimizers) == {"moved": True, "iterations": 0}
 
 
+@pytest.mark.in_turn
 def test_rows_per_second_are_those_of_a_mean_batch(jax_worker: Worker) -> None:
     """100 rows in batches of 64: 64 and 36."""
     found = jax_worker.run(diagnose_uneven)
@@ -137,6 +139,7 @@ def test_an_invalid_diagnosis_is_refused(jax_worker: Worker, what: str, kind: st
     assert kind == "TypeError" or "hint: " in refusal.value.message
 
 
+@pytest.mark.in_turn
 def test_a_small_run_that_ends_often_is_diagnosed(jax_worker: Worker) -> None:
     """Three batches an epoch, the last one short; several inputs; class weights; a split for validation."""
     found = jax_worker.run(diagnose_small)

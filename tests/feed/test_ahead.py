@@ -72,6 +72,7 @@ def test_a_source_that_hangs_is_named_and_can_be_ended(workers: Workers) -> None
     assert end["threads"] == []
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("how", ["stop_training", "KeyboardInterrupt", "steps_per_epoch"])
 def test_stopping_early_leaves_no_thread(workers: Workers, how: str) -> None:
     assert workers.abreast.run(bodies.stopped_early, how=how) == []
@@ -91,6 +92,7 @@ def test_a_batch_over_the_budget_is_not_staged_and_is_reported(workers: Workers)
     assert sum("none of them instead of 2 can wait on the devices" in text for text in end["warnings"]) == 1
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("same", [False, True], ids=["views", "the array itself"])
 def test_a_source_with_one_buffer_trains_on_its_rows(workers: Workers, same: bool) -> None:
     assert workers.abreast.run(bodies.rows_seen, buffers=1, same=same) == list(range(8))
@@ -110,6 +112,7 @@ def test_evaluation_in_the_middle_of_an_epoch_does_not_disturb_it(workers: Worke
     assert workers.abreast.run(bodies.evaluated_in_between) < 1e-6  # measured 0
 
 
+@pytest.mark.in_turn(1)
 def test_random_rows_beside_random_layers_can_be_repeated(workers: Workers) -> None:
     """On PyTorch's CPU both draw from one generator: such a source is read between steps."""
     assert workers.abreast.run(bodies.drawn_twice) == 0.0

@@ -35,6 +35,7 @@ def test_a_generator_for_training_and_validation_gives_each_its_batches(workers:
         assert workers.plain.run(bodies.one_generator, devices=0) == expected
 
 
+@pytest.mark.in_turn(1)
 def test_sources_that_share_a_random_generator_draw_in_the_order_of_keras(workers: Workers) -> None:
     """On TensorFlow with data sets: their epoch has an end, where Keras's reading ahead waits."""
     generator = reads_as_it_steps(workers)
@@ -53,6 +54,7 @@ def test_random_draws_of_opening_a_source_change_later_shuffles_as_with_keras(wo
     assert workers.abreast.run(bodies.shuffles_beside, kind=kind, devices=2) == pytest.approx(plain, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("generator", [False, True], ids=["data set", "generator"])
 def test_a_source_sees_changes_by_a_callback_on_batches(workers: Workers, generator: bool) -> None:
     skip_if_older_keras_reads_ahead(workers.backend)
@@ -108,6 +110,7 @@ def test_the_fit_after_an_early_end_begins_at_the_next_batch(workers: Workers) -
         assert workers.plain.run(bodies.fit_after_an_early_end, devices=0) == expected
 
 
+@pytest.mark.in_turn(1)
 def test_a_data_set_that_was_read_too_far_by_an_early_end_is_announced(workers: Workers) -> None:
     said = [workers.abreast.run(bodies.dataset_after_an_early_end, devices=2, prefetch=depth) for depth in (2, 0)]
     assert ["3 batches that were read ahead from the data source are lost" in each for each in said] == [True, False]

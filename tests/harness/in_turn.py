@@ -1,9 +1,9 @@
-"""Tests that take long: each commit runs a third of them, each on one backend, or a ninth of those without a backend.
+"""Tests that take long: each commit runs a sixth of them, each on one backend, or an eighteenth of those without a backend.
 
 The commit's hash and the place of the test's file among theirs choose the backend; its place among the tests without a backend
-chooses the commits that run such a test. So every commit tests all backends, and within a few commits each of these tests has
-met them all. `in_turn(2)` is for a test that half of the commits run. `ABREAST_TURN=3` chooses another turn, `ABREAST_TURN=all`
-runs all, and so does `make test-full`.
+chooses the commits that run such a test. So every commit tests all backends, and within eighteen commits each of these tests
+has met them all. `in_turn(2)` is for a test that half of the commits run, `in_turn(1)` for one that each runs, on one backend.
+`ABREAST_TURN=3` chooses another turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.harness.client import BACKENDS
 
 ROOT = Path(__file__).parents[2]
 TURNS = len(BACKENDS)
+EVERY = 6
 
 
 def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
@@ -40,7 +41,7 @@ def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
         else:
             now = (turn + without_backend) % TURNS == 0
             without_backend += 1
-        every = mark.args[0] if mark.args else 3
+        every = mark.args[0] if mark.args else EVERY
         place = places[every].setdefault(item.nodeid.partition("[")[0], len(places[every]))
         if not now or (turn // TURNS + place // TURNS) % every:
             found.append(item)

@@ -109,7 +109,7 @@ def test_the_number_of_another_host_is_refused_before_it_connects(hosts: tuple[N
     assert wrong.returncode == 2
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in BACKENDS])
 def test_two_hosts_learn_what_one_process_learns(
     hosts: tuple[Namespace, ...], secret: Path, tmp_path: Path, backend: str

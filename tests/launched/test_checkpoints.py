@@ -104,7 +104,7 @@ def test_a_signal_to_one_process_between_two_fits_ends_all_with_75(backend: str,
     assert "Traceback" not in first + second
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_process_that_dies_while_it_writes_leaves_the_older_checkpoint(backend: str, tmp_path: Path) -> None:
     skip_unless_installed(backend)
@@ -142,7 +142,7 @@ def test_a_job_of_one_process_goes_on_as_two(backend: str, tmp_path: Path) -> No
         assert_alike(found, alone)
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 @pytest.mark.torch
 def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> None:
     skip_unless_installed("torch")

@@ -98,7 +98,7 @@ def listened_while_two_hosts_trained_alike(script: str, backend: str) -> set[str
     return {each.rpartition(":")[0] for each in listeners}
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_torchrun_starts_an_unchanged_script(tmp_path: Path) -> None:
     """Each rank saves into a folder of its own."""
     skip_unless_installed("jax")

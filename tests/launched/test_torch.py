@@ -191,7 +191,7 @@ def test_processes_with_several_devices_train_what_one_process_trains(size: int,
     equal(result(alone), [result(each) for each in ranks])
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     """They listen on their link and on the loopback. The store of rank 0 has a port on the address of its link."""
     assert listened_while_two_hosts_trained_alike(_EQUAL, "torch") <= {*ADDRESSES, "127.0.0.1"}

@@ -108,6 +108,7 @@ def test_an_invalid_request_is_refused_before_anything_is_measured(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.in_turn
 def test_a_backend_that_dies_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_CPU_SIZES", ["not a size"])
     facts = machine._all_reduce([], "jax", 2)

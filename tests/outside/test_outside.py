@@ -16,7 +16,7 @@ MOMENTS = ("before", "between", "callback")
 TOLERANCE = 2e-5
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn
 def test_outside_of_fit_a_model_is_that_of_plain_keras(workers: Workers) -> None:
     assert _differences(workers, "between", "adam", devices=2) == []
 

@@ -83,6 +83,7 @@ def test_a_fit_takes_the_same_batches_of_any_processes(
     assert (found["working"], found["left"]) == (num_workers, 0)
 
 
+@pytest.mark.in_turn
 def test_another_seed_is_noticed(folder: Path, with_threads: dict[int, Any]) -> None:
     """The negative control, as is another order of the epochs."""
     right = digests(folder, 2)

@@ -65,6 +65,7 @@ def test_records_train_as_their_arrays_do(
     assert [name for name in found["threads"] if name.startswith("abreast-decode")] == []
 
 
+@pytest.mark.in_turn(1)
 def test_the_comparison_notices_another_order(folder: Path, workers: Workers, expected: dict[str, Any]) -> None:
     """The negative control."""
     found = workers.abreast.run(body("trained_on_records"), folder=str(folder), devices=2, seed=SEED + 1)
@@ -85,6 +86,7 @@ def test_a_fit_goes_on_in_the_middle_of_an_epoch(
     assert [name for name in found["threads"] if name.startswith("abreast-decode")] == []
 
 
+@pytest.mark.in_turn(1)
 def test_several_targets_go_to_their_outputs(folder: Path, workers: Workers) -> None:
     plain, ours = (
         workers.abreast.run(body("trained_on_several_columns"), folder=str(folder), devices=devices)

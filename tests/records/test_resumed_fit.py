@@ -83,6 +83,7 @@ def test_a_killed_fit_resumes_in_another_process(
     assert_same(another.run(body("trained"), saved=str(tmp_path / "backup"), **arguments), expected)
 
 
+@pytest.mark.in_turn(1)
 def test_resumed_reads_equal_undisturbed_ones(workers: Workers, folder: str, tmp_path: Path) -> None:
     """For steps of each number, backups of each frequency, and stops in each place; without a network."""
     many = [(steps, save_freq) for steps in (None, 1, 2, 3, 5) for save_freq in ("epoch", 1, 2, 3)]
@@ -113,6 +114,7 @@ def test_a_fit_that_is_looked_up_before_its_records_follows_too(workers: Workers
     assert found == [expected, expected]
 
 
+@pytest.mark.in_turn(1)
 def test_a_backup_of_keras_alone_names_the_step(workers: Workers, folder: str, tmp_path: Path) -> None:
     """Its file has no note of ours."""
     arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 1, "save_freq": 2, "keep_notes": False}
@@ -163,6 +165,7 @@ def test_the_next_fit_ends_the_iterations_of_one_that_raised(workers: Workers, f
     assert left > 0 and after == 0
 
 
+@pytest.mark.in_turn(1)
 def test_a_backup_of_other_batches_begins_its_epoch_again(workers: Workers, folder: str, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 1, "save_freq": 2}
     settings = [{"seed": 1}, {"seed": 2}]

@@ -39,6 +39,7 @@ def test_a_training_that_is_too_short_is_reported(workers: Workers, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("keeps_traceback", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_fit_that_fails_inside_the_window_stops_the_profiler(
     workers: Workers, tmp_path: Path, keeps_traceback: bool

@@ -167,6 +167,7 @@ def test_a_finished_fit_leaves_nothing(workers: Workers) -> None:
     assert end["asynchronous"] == (workers.backend in ("jax", "torch"))  # as without a timeline
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize(
     ("kind", "keeps_traceback"),
     [

@@ -120,7 +120,11 @@ def names_read(code: types.CodeType) -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def names_loaded(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code that it does not merely set, and the texts that may be names."""
-    own = {each.argval for each in dis.get_instructions(code) if each.opname.startswith("LOAD") and each.argval in code.co_names}
+    own = {
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname.startswith("LOAD") and each.argval in code.co_names
+    }
     return frozenset(own).union(texts_in(code), *map(names_loaded, _inner(code)))
 
 

@@ -1,4 +1,4 @@
-"""A callback weights the losses of two outputs anew at each epoch, by plain tuples in Keras's list, as packages that adapt them do."""
+"""A callback weights two losses anew at each epoch by plain tuples in Keras's list, as packages that adapt weights do."""
 
 import keras
 
