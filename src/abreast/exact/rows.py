@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 
 _HIDING = 1e5  # a number so many times larger than others hides their differences
+# A column of small numbers has at least so many entries, or they are at least this share of all numbers: of an array of one kind
+# of numbers, some 3e-5 are that small by chance, and are what rounding left of larger ones.
+_COLUMN = 4
+_SHARE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,23 @@ def distance(expected: Any, found: Any, sees_hidden: bool = False) -> float:
 def _distance_of_hidden(expected: Any, found: Any) -> float:
     """The distance of the numbers beside which much larger ones stand: a column of time stamps, -1e9 for a mask."""
     sizes = np.abs(expected).astype(np.float64)
-    hidden = (sizes > 0) & (sizes <= sizes.max() / _HIDING)
+    hidden = _hidden(sizes)
     if not hidden.any():
         return 0.0
     return float(np.abs(found[hidden].astype(np.float64) - expected[hidden]).max() / sizes[hidden].max())
+
+
+def _hidden(sizes: Any) -> Any:
+    """The numbers beside which much larger ones stand, without the few that are that small by chance, by rounding."""
+    small = sizes <= sizes.max() / _HIDING
+    hidden = small & (sizes > 0)
+    if np.count_nonzero(hidden) >= _SHARE * sizes.size:
+        return hidden
+    columns = np.zeros_like(small)
+    for axis, length in enumerate(sizes.shape):
+        if sizes.size >= _COLUMN * length:
+            columns |= small.all(axis=tuple(each for each in range(sizes.ndim) if each != axis), keepdims=True)
+    return hidden & columns
 
 
 def _distance_of_finite(expected: Any, found: Any) -> float:

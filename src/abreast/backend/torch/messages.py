@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import torch
 import torch.distributed as dist
+
+from abreast.backend.torch.python_same import comparable
 
 READY = 1  # worker: imports are done
 MODEL = 2  # a pickled `(key, size, model, global_batch_norm, seed)`
@@ -57,9 +61,23 @@ def identity(model: Any, *options: Any) -> Any:
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
         tuple((id(v._value), v.trainable, v._value.requires_grad) for v in numbered_variables(model)),
+        [[comparable(value) for _, value in set_by_scripts(v)] for v in numbered_variables(model)],
         _without_decay(optimizer),
         tuple((id(part), *_dtypes(part)) for part in parts),
     )
+
+
+def set_by_scripts(variable: Any) -> list[tuple[str, Any]]:
+    """The attributes of a variable that a script may set at any time: regularizer, constraint, and the script's own."""
+    found = [(name, vars(variable).get(name)) for name in ("_regularizer", "_constraint")]
+    if len(vars(variable)) != len(_names_of_variables()):
+        found += [each for each in vars(variable).items() if each[0] not in _names_of_variables()]
+    return found
+
+
+@functools.cache
+def _names_of_variables() -> frozenset[str]:
+    return frozenset(vars(keras.Variable(0.0, name="bare")))
 
 
 def _without_decay(optimizer: Any) -> list[Any]:

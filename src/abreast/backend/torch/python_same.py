@@ -67,6 +67,11 @@ def _has_own_equality(kind: type) -> bool:
     return kind.__eq__ is not _BY_IDENTITY and kind.__module__.partition(".")[0] not in known
 
 
+def comparable(value: Any) -> Any:
+    """Stands for a value in comparisons by `==`: a number or text equals those that are equal, all else only itself."""
+    return value if isinstance(value, _COMPARED) else _Itself(value)
+
+
 def kinds(values: Any) -> list[Any]:
     """Properties of a container that `==` ignores: the order of a dict's keys, and the types (`1 == 1.0 == True`)."""
     return [*values, *map(type, values.values())] if hasattr(values, "values") else [*map(type, values)]

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import keras
+
 from abreast.backend.torch import patches
-from abreast.backend.torch.messages import numbered_variables
+from abreast.backend.torch.messages import numbered_variables, set_by_scripts
 from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.python_changes import Path, namespace_of
 from abreast.backend.torch.python_kinds import is_watched, parts_of
@@ -173,7 +175,9 @@ def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
     """The values that a value holds, and its class or, for a class, its bases."""
     for part in node.parts:
         yield from part.held()
-    if isinstance(node.value, type):
+    if isinstance(node.value, keras.Variable):
+        yield from ((("attribute", name), value) for name, value in set_by_scripts(node.value))
+    elif isinstance(node.value, type):
         yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
     elif (node.parts and node.root is None) or node.root == "model":
         yield ("class", None), type(node.value)
