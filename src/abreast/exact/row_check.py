@@ -268,7 +268,8 @@ def _refuse(kind: str, model: Any, found: Relations, own_step: bool, what: list[
         raise ModelError(
             f"{'; '.join(what) or f'the {kind}_step of {type(model).__name__}'}: the rows of a batch are related to one another, "
             "and each replica sees only its own rows",
-            "train it on one device, or with KERAS_BACKEND=jax, where layers see all rows",
+            ("" if kind == "predict" else "compute this part in compute_loss, which gets the rows of all devices, or ")
+            + "train it on one device, or with KERAS_BACKEND=jax, where layers see all rows",
         )
     if kind == "predict" and found.outputs:
         raise other_rows()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,8 @@ CLASSES = 18  # the pickled result of `imported_classes.attributes`; the worker 
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")
+_OF_KERAS = ("_regularizer", "_constraint")
+_SETTINGS = operator.attrgetter(*_OF_KERAS)
 
 
 def pack_step(key: int, training: bool, counts: Sequence[int], descriptor: bytes) -> bytes:
@@ -56,12 +59,14 @@ def identity(model: Any, *options: Any) -> Any:
     """A fingerprint of layers, variables, compile settings and `options`; if it changes, all ranks get the model again."""
     optimizer = getattr(model, "optimizer", None)
     parts = [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
+    variables, usual = numbered_variables(model), len(_names_of_variables())
     return (
         options,
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
-        tuple((id(v._value), v.trainable, v._value.requires_grad) for v in numbered_variables(model)),
-        [[comparable(value) for _, value in set_by_scripts(v)] for v in numbered_variables(model)],
+        tuple((id(v._value), v.trainable, v._value.requires_grad) for v in variables),
+        [*map(_SETTINGS, variables)],
+        [[(name, comparable(value)) for name, value in _own(v)] for v in variables if len(vars(v)) != usual],
         _without_decay(optimizer),
         tuple((id(part), *_dtypes(part)) for part in parts),
     )
@@ -69,10 +74,11 @@ def identity(model: Any, *options: Any) -> Any:
 
 def set_by_scripts(variable: Any) -> list[tuple[str, Any]]:
     """The attributes of a variable that a script may set at any time: regularizer, constraint, and the script's own."""
-    found = [(name, vars(variable).get(name)) for name in ("_regularizer", "_constraint")]
-    if len(vars(variable)) != len(_names_of_variables()):
-        found += [each for each in vars(variable).items() if each[0] not in _names_of_variables()]
-    return found
+    return [*zip(_OF_KERAS, _SETTINGS(variable), strict=True), *_own(variable)]
+
+
+def _own(variable: Any) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in vars(variable).items() if name not in _names_of_variables()]
 
 
 @functools.cache
