@@ -32,7 +32,7 @@ demo: $(READY)  ## train on real digits with every backend, on one and on four s
 
 # Two processes test; what measures time runs afterwards, alone. $(1): the marks of both.
 define pytest
-ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)not alone" -n 2 --dist worksteal --durations 30
+ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)not alone" -n 2 --durations 30
 ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)alone"
 endef
 
