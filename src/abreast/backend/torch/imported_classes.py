@@ -1,12 +1,14 @@
-"""Classes of a model that the workers import: what has changed in them since the import.
+"""Classes and functions of a model that the workers import: what has changed in them since the import.
 
-A script or a package may change a class before training, for example a metaclass that wraps a method when the first instance is
-made. The workers take over plain values of such a class. Other code is an error, because it has no name by which to send it.
+A script or a package may change a class before training: a metaclass wraps a method when the first instance is made. The workers
+take over plain values of such a class. Other code is an error, because it has no name by which to send it. So is code of a
+module that was loaded anew (`importlib.reload`, a notebook's autoreload): the workers have its first code.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import types
 from collections.abc import Iterable
@@ -17,13 +19,17 @@ from abreast.backend.torch.python_same import is_plain
 from abreast.errors import ModelError
 from abreast.exact.users_functions import function_of, is_above_keras
 
-Attributes = dict[str, tuple[str, Any]]  # name -> "value" and the value, or "code" and where it was defined
+Attributes = dict[
+    str, tuple[str, Any]
+]  # name -> "value" and the value, or "code" and its checksum; a function's name is ""
 
 
 def attributes(values: Iterable[Any]) -> dict[tuple[str, str], Attributes]:
-    """The attributes of the classes of some values and of their bases, by module and name."""
-    kinds = {kind for each in {*map(type, values)} for kind in each.__mro__ if _is_looked_at(kind)}
-    return {(kind.__module__, kind.__qualname__): _of(kind) for kind in kinds}
+    """The attributes of the classes of some values and of their bases, and of functions, by module and name."""
+    values = [*values]
+    kinds: set[Any] = {kind for each in {*map(type, values)} for kind in each.__mro__ if _is_looked_at(kind)}
+    functions = [each for each in values if isinstance(each, types.FunctionType) and _is_looked_at(each)]
+    return {(each.__module__, each.__qualname__): _of(each) for each in (*kinds, *functions)}
 
 
 def take_over(classes: dict[tuple[str, str], Attributes]) -> str:
@@ -31,12 +37,12 @@ def take_over(classes: dict[tuple[str, str], Attributes]) -> str:
     differing = ""
     for (module, name), expected in classes.items():
         kind = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-        own = _of(kind)  # type: ignore[arg-type]
+        own = _of(kind)
         for attribute, (how, value) in expected.items():
             if _are_equal(own.get(attribute), (how, value)):
                 continue
             if how == "code":
-                differing = differing or f"{module}.{name}.{attribute}"
+                differing = differing or ".".join(filter(None, (module, name, attribute)))
             else:
                 setattr(kind, attribute, value)
     return differing
@@ -44,8 +50,10 @@ def take_over(classes: dict[tuple[str, str], Attributes]) -> str:
 
 def other_code(name: str) -> ModelError:
     return ModelError(
-        f"{name} is other code here than in the worker processes, which import its class: the code was put there later",
-        "change the class where it is defined; or train with KERAS_BACKEND=tensorflow or jax, which have no worker processes",
+        f"{name} is other code here than in the worker processes, which import it: the code was put there later, or its module "
+        "was loaded anew",
+        "change it where it is defined, and start Python (in a notebook, the kernel) again after a module was loaded anew; or "
+        "train with KERAS_BACKEND=tensorflow or jax, which have no worker processes",
     )
 
 
@@ -56,17 +64,34 @@ def _are_equal(one: Any, other: Any) -> bool:
         return False
 
 
-def _is_looked_at(kind: type) -> bool:
-    """Whether workers import a class of the user or of a package on top of Keras; what the user changes in Keras is sent."""
-    return "<locals>" not in kind.__qualname__ and is_importable(kind) and is_above_keras(kind)
+def _is_looked_at(each: Any) -> bool:
+    """Whether workers import this from the user or a package on top of Keras; what the user changes in Keras is sent."""
+    return "<locals>" not in each.__qualname__ and is_importable(each) and is_above_keras(each)
 
 
-def _of(kind: type) -> Attributes:
+def _of(kind: Any) -> Attributes:
+    if isinstance(kind, types.FunctionType):
+        return {"": ("code", checksum(kind.__code__))}
     found: Attributes = {}
     for name, attribute in vars(kind).items():
         value = function_of(attribute)
         if isinstance(value, types.FunctionType):
-            found[name] = "code", (value.__code__.co_name, value.__code__.co_firstlineno)
+            found[name] = "code", checksum(value.__code__)
         elif not name.startswith("__") and is_plain(value):
             found[name] = "value", value
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def checksum(code: types.CodeType) -> str:
+    """Equal for the same code in all processes."""
+    consts = [
+        checksum(each)
+        if isinstance(each, types.CodeType)
+        else sorted(map(repr, each))
+        if isinstance(each, frozenset)
+        else repr(each)
+        for each in code.co_consts
+    ]
+    parts = code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -58,7 +58,7 @@ def numbered_variables(model: Any) -> list[Any]:
 def identity(model: Any, *options: Any) -> Any:
     """A fingerprint of layers, variables, compile settings and `options`; if it changes, all ranks get the model again."""
     optimizer = getattr(model, "optimizer", None)
-    parts = [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
+    parts = [*model._flatten_layers(), optimizer, getattr(optimizer, "inner_optimizer", None)]
     variables, usual = numbered_variables(model), len(_names_of_variables())
     return (
         options,
@@ -66,15 +66,20 @@ def identity(model: Any, *options: Any) -> Any:
         id(getattr(model, "_compile_config", None)),
         tuple((id(v._value), v.trainable, v._value.requires_grad) for v in variables),
         [*map(_SETTINGS, variables)],
-        [[(name, comparable(value)) for name, value in _own(v)] for v in variables if len(vars(v)) != usual],
+        [_comparable(_own(v)) for v in variables if len(vars(v)) != usual],
+        [_comparable(vars(v._value).items()) for v in variables if vars(v._value)],
         _without_decay(optimizer),
-        tuple((id(part), *_dtypes(part)) for part in parts),
+        tuple((id(part), type(part), *_dtypes(part)) for part in parts),
     )
 
 
 def set_by_scripts(variable: Any) -> list[tuple[str, Any]]:
     """The attributes of a variable that a script may set at any time: regularizer, constraint, and the script's own."""
     return [*zip(_OF_KERAS, _SETTINGS(variable), strict=True), *_own(variable)]
+
+
+def _comparable(attributes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(name, comparable(value)) for name, value in attributes]
 
 
 def _own(variable: Any) -> list[tuple[str, Any]]:

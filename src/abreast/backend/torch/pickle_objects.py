@@ -62,7 +62,13 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     )
     # DDP sums gradients in their memory order, so a replica's weights need the strides of the original.
     layout = (tuple(flat.shape), flat.stride() if _is_dense(flat) else None)
-    return _make_tensor, (pickle.PickleBuffer(array), flat.dtype, layout, parameter, requires_grad)
+    arguments = pickle.PickleBuffer(array), flat.dtype, layout, parameter, requires_grad
+    attributes = {name: value for name, value in vars(tensor).items() if travels_with_callback(value)}
+    return _make_tensor, arguments, attributes or None, None, None, _set_attributes
+
+
+def _set_attributes(value: Any, attributes: dict[str, Any]) -> None:
+    vars(value).update(attributes)
 
 
 def _make_tensor(data: Any, dtype: torch.dtype, layout: Any, parameter: bool, requires_grad: bool) -> Any:
@@ -181,6 +187,10 @@ def _reduce_weak_dict(value: Any) -> Any:
     return type(value), (dict(value.items()),)
 
 
+def _make_local(kind: Any) -> Any:
+    return kind.__new__(kind)
+
+
 def _weak(target: Any) -> Any:
     return weakref.ref(target) if target is not None else _nothing
 
@@ -205,7 +215,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
-    (threading.local, lambda local: (threading.local, ())),
+    (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
     (threading.Event, lambda event: (threading.Event, ())),
     (threading.Condition, lambda condition: (threading.Condition, ())),
     (weakref.ref, lambda reference: (_weak, (reference(),))),

@@ -16,8 +16,9 @@ from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.patches import is_code_of_the_user
-from abreast.backend.torch.pickle_model import is_importable
+from abreast.backend.torch.pickle_model import UnknownObject, is_importable
 from abreast.backend.torch.python_parts import Edit, Part, Step
+from abreast.backend.torch.python_same import bare
 from abreast.backend.torch.unpickle_model import load_changes, load_model_and, namespace
 
 Namespace = tuple[str, int | None]  # a module's name, and a number where it cannot be imported by that name
@@ -85,11 +86,15 @@ def follow(value: Any, step: Step) -> Any:
 
 
 def restoring(part: Part, edit: Edit) -> Edit:
-    """The edit, as a "restore" if the script puts an original back.
+    """The edit, as a "restore" if the script puts an original back. Raises `UnknownObject` if its module was loaded anew.
 
     By its name, the other process would find the replacement, and not the original that it imported.
     """
     value = edit[-1]
+    if edit[0] == "put" and _is_loaded_anew(
+        value, bare(part.seen.get(edit[1])) if isinstance(part.seen, dict) else None
+    ):
+        raise UnknownObject
     is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
     if (
         is_code
@@ -98,6 +103,19 @@ def restoring(part: Part, edit: Edit) -> Edit:
     ):
         return "restore", edit[1]
     return edit
+
+
+def _is_loaded_anew(value: Any, before: Any) -> bool:
+    """Whether a function is other code of the same name and file that another process would import."""
+    if not (isinstance(value, types.FunctionType) and isinstance(before, types.FunctionType)):
+        return False
+    new, old = value.__code__, before.__code__
+    is_same_place = (new.co_name, new.co_filename, value.__qualname__) == (
+        old.co_name,
+        old.co_filename,
+        before.__qualname__,
+    )
+    return is_same_place and new.co_name == value.__name__ and new != old and is_importable(value)
 
 
 def text_of(path: Path, edit: Edit) -> str:

@@ -6,6 +6,7 @@ import argparse
 import enum
 import functools
 import sys
+import threading
 import types
 import weakref
 from collections import deque
@@ -50,7 +51,7 @@ def _is_left_out(kind: type) -> bool:
     return module == "abreast" or (module in sys.stdlib_module_names and module not in _WITH_DATA)
 
 
-_WITH_DATA = {"collections", "configparser"}  # modules of Python's own library whose objects hold only data
+_WITH_DATA = {"collections", "configparser", "queue"}  # modules of Python's own library whose objects hold only data
 _IMMUTABLE: tuple[Any, ...] = (
     *(
         bool,
@@ -72,6 +73,7 @@ _IMMUTABLE: tuple[Any, ...] = (
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
 _KNOWN: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
+    threading.local,
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
     *leaves.REGISTERS,
@@ -93,8 +95,8 @@ _ALONE = (type, np.ndarray, torch.Tensor, keras.Variable, keras.callbacks.Callba
 
 
 def _has_attributes(value: Any) -> bool:
-    """Whether a container or a function has attributes besides its contents."""
-    return bool(getattr(value, "__dict__", None)) and not isinstance(value, _ALONE)
+    """Whether a container or a function may have attributes besides its contents."""
+    return hasattr(value, "__dict__") and not isinstance(value, _ALONE)
 
 
 _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (

@@ -63,9 +63,9 @@ class PythonState:
 
     def dump_changes(self) -> bytes | None:
         """The changes since the last `accept`, as bytes; None if there are none. Raises `UnknownObject`, `ModelError`."""
-        if self._hooks.have_changed(self._model()) or (
-            [*map(vars, self._installed)] != self._as_installed and self._note_patches()
-        ):
+        if self._hooks.have_changed(self._model()) or [*map(type, self._owners)] != self._classes:
+            raise UnknownObject
+        if [*map(vars, self._installed)] != self._as_installed and self._note_patches():
             raise UnknownObject
         changes = self.changes()
         try:
@@ -165,6 +165,7 @@ class PythonState:
         self._live = [part.live() for _, part in self._containers]
         self._owners = [part.owner for _, part in self._containers if type(part) is parts.Attributes]
         self._dicts = [*map(_DICT, self._owners)]
+        self._classes = [*map(type, self._owners)]
         self._keyed = [live for live in self._live if hasattr(live, "values")]
         self._values = [live.values() if hasattr(live, "values") else live for live in self._live]
 

@@ -24,7 +24,9 @@ from abreast.backend.torch.python_modules import InstalledNames, Names
 from abreast.backend.torch.python_parts import Part, Step
 from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import globals_read, is_installed, is_users, names_in
+from abreast.exact.users_functions import full_cells, texts_in
 
+_BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
@@ -115,10 +117,13 @@ class Walk:
             return
         namespace = function.__globals__
         names = globals_read(function.__code__)
-        self._watch_names(namespace, names)
         attributes = names_in(function.__code__)
+        if not _BY_TEXT.isdisjoint(attributes):
+            names = (*names, *texts_in(function.__code__))
+        self._watch_names(namespace, names)
         self.names |= attributes
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
+        modules += [cell.cell_contents for cell in full_cells(function)]
         visited: set[int] = set()
         for module in modules:
             self._watch_attributes(module, attributes, visited)
@@ -172,13 +177,14 @@ class Walk:
 
 
 def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
-    """The values that a value holds, and its class or, for a class, its bases."""
+    """The values that a value holds, and its class; for a class, also its bases."""
     for part in node.parts:
         yield from part.held()
     if isinstance(node.value, keras.Variable):
         yield from ((("attribute", name), value) for name, value in set_by_scripts(node.value))
     elif isinstance(node.value, type):
         yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
+        yield ("class", None), type(node.value)
     elif (node.parts and node.root is None) or node.root == "model":
         yield ("class", None), type(node.value)
 

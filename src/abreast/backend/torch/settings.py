@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import keras
+import numpy as np
 import torch
 
 from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
@@ -72,6 +73,19 @@ class _Environ:
                 os.environ[name] = value
 
 
+class _Folder:
+    """The working directory, by which a layer may find a file."""
+
+    def get(self) -> str:
+        with suppress(FileNotFoundError):  # it was deleted
+            return os.getcwd()
+        return ""
+
+    def put(self, folder: str) -> None:
+        if folder:
+            os.chdir(folder)
+
+
 class _Path:
     """The folders of modules, which a notebook may add to. They are absolute: the script may change its folder."""
 
@@ -123,10 +137,13 @@ def _autocast(kind: str) -> dict[str, _Access]:
 
 
 _config: Any = keras.config
-_environ, _path = _Environ(), _Path()
+_environ, _path, _folder = _Environ(), _Path(), _Folder()
 _ACCESS: dict[str, _Access] = {
     "environ": (_environ.get, _environ.put),
     "path": (_path.get, _path.put),
+    "folder": (_folder.get, _folder.put),
+    "arguments": (lambda: [*sys.argv], lambda arguments: operator.setitem(sys.argv, slice(None), arguments)),
+    "errors of NumPy": (np.geterr, lambda kinds: np.seterr(**kinds)),
     "floatx": (_config.floatx, _config.set_floatx),
     "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),
     "epsilon": (_config.epsilon, _config.set_epsilon),
