@@ -187,6 +187,13 @@ def _reduce_weak_dict(value: Any) -> Any:
     return type(value), (dict(value.items()),)
 
 
+def _make_event(is_set: bool) -> threading.Event:
+    event = threading.Event()
+    if is_set:
+        event.set()
+    return event
+
+
 def _make_local(kind: Any) -> Any:
     return kind.__new__(kind)
 
@@ -216,7 +223,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
     (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
-    (threading.Event, lambda event: (threading.Event, ())),
+    (threading.Event, lambda event: (_make_event, (event.is_set(),))),
     (threading.Condition, lambda condition: (threading.Condition, ())),
     (weakref.ref, lambda reference: (_weak, (reference(),))),
     ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _reduce_weak_dict),

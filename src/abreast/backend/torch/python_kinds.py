@@ -73,7 +73,7 @@ _IMMUTABLE: tuple[Any, ...] = (
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
 _KNOWN: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
-    threading.local,
+    *(threading.local, threading.Event),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
     *leaves.REGISTERS,

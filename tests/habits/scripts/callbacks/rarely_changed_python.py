@@ -1,7 +1,8 @@
-"""A callback changes what scripts rarely change: classes of objects, a metaclass, a queue, attributes of tensors, the folder."""
+"""A callback changes what scripts rarely change: classes of objects, a metaclass, a queue, an event, the folder."""
 
 import os
 import queue
+import threading
 
 import keras
 
@@ -23,6 +24,8 @@ class Doubled(keras.layers.Dense):
 
 class Scaled(keras.layers.Dense):
     def call(self, inputs):
+        if switch.is_set() and not other.is_set():
+            inputs = 0.5 * inputs
         scale = globals().get("scale", 1.0) * type(Setting).factor * waiting.queue[0]
         with open("factor.txt", encoding="utf-8") as file:
             return scale * float(file.read()) * super().call(inputs)
@@ -40,6 +43,8 @@ class Change(keras.callbacks.Callback):
             waiting.get()
             waiting.put(1.2)
             os.chdir("other")
+            switch.set()
+            other.clear()
         if epoch == 2:
             self.model.layers[1].__class__ = Doubled
             if keras.backend.backend() == "torch":
@@ -52,6 +57,8 @@ for folder, number in ((".", "1.0"), ("other", "0.9")):
         file.write(number)
 waiting = queue.Queue()
 waiting.put(1.0)
+switch, other = threading.Event(), threading.Event()
+other.set()
 x, y = regression()
 model = keras.Sequential([keras.Input((6,)), Scaled(8, "tanh"), keras.layers.Dense(1)])
 model.compile(Rated(0.05), "mse", run_eagerly=keras.backend.backend() == "torch")
