@@ -368,7 +368,9 @@ def test_what_cannot_work_on_the_rows_of_all_is_refused_by_name(workers: Workers
     if workers.backend == "jax":
         pytest.skip("its layers see all rows")
     said = workers.abreast.run(refused_at, name="pairs")
-    assert re.search(r"Pairs .*related to one another.*\nhint: compute .* compute_loss.* or train it on one device", said), said
+    assert re.search(
+        r"Pairs .*related to one another.*\nhint: compute .* compute_loss.* or train it on one device", said
+    ), said
 
 
 def relates_by_gradients() -> list[bool]:
