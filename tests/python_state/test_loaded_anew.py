@@ -12,17 +12,21 @@ import pytest
 from tests.harness.client import Workers
 
 FIRST = "def scaled(outputs):\n    return 1.0 * outputs\n"
+REWRITTEN = FIRST.replace("return", "assert outputs is not None; return")
 
 
-def train_on_changed_code(folder: str, new_model: bool) -> str:
-    """In a worker: the error of a fit after the module has changed."""
+def train_on_changed_code(folder: str, new_model: bool, rewritten: str = "", changed: str = "") -> str:
+    """In a worker: the error of a fit after the module changed, or "". `rewritten`: the module's code in this process only."""
     import keras
     import numpy as np
 
     import abreast
 
     sys.path.insert(0, folder)
-    scales: Any = importlib.import_module("scales_of_a_test")
+    name = next(Path(folder).glob("*.py")).stem
+    scales: Any = importlib.import_module(name)
+
+    exec(compile(rewritten, scales.__file__, "exec"), vars(scales))
 
     class Scaled(keras.layers.Dense):  # type: ignore[misc]
         def call(self, inputs: Any, training: Any = None) -> Any:
@@ -36,15 +40,16 @@ def train_on_changed_code(folder: str, new_model: bool) -> str:
     try:
         first = model()
         first.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=4, verbose=0)
-        Path(folder, "scales_of_a_test.py").write_text(FIRST.replace("1.0", "30.0"))
-        importlib.invalidate_caches()
-        importlib.reload(scales)
+        if changed:
+            Path(folder, f"{name}.py").write_text(changed)
+            importlib.invalidate_caches()
+            importlib.reload(scales)
         (model() if new_model else first).fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=4, verbose=0)
     except abreast.AbreastError as error:
         return str(error)
     finally:
         sys.path.remove(folder)
-        del sys.modules["scales_of_a_test"]
+        del sys.modules[name]
     return ""
 
 
@@ -52,6 +57,16 @@ def train_on_changed_code(folder: str, new_model: bool) -> str:
 def test_a_module_that_was_loaded_anew_is_refused_by_name(workers: Workers, tmp_path: Path, new_model: bool) -> None:
     if workers.backend != "torch":
         pytest.skip("its devices are processes on PyTorch only")
-    (tmp_path / "scales_of_a_test.py").write_text(FIRST)
-    said = workers.abreast.run(train_on_changed_code, folder=str(tmp_path), new_model=new_model)
-    assert said.startswith("scales_of_a_test.scaled is other code here than in the worker processes")
+    (tmp_path / f"scales_{new_model}.py").write_text(FIRST)
+    changed = FIRST.replace("1.0", "30.0")
+    said = workers.abreast.run(train_on_changed_code, folder=str(tmp_path), new_model=new_model, changed=changed)
+    assert said.startswith(f"scales_{new_model}.scaled is other code here than in the worker processes")
+
+
+def test_code_that_an_import_hook_rewrites_here_only_trains(workers: Workers, tmp_path: Path) -> None:
+    """As pytest does with the `assert` of tests, which may define layers."""
+    if workers.backend != "torch":
+        pytest.skip("its devices are processes on PyTorch only")
+    (tmp_path / "scales_rewritten.py").write_text(FIRST)
+    said = workers.abreast.run(train_on_changed_code, folder=str(tmp_path), new_model=True, rewritten=REWRITTEN)
+    assert not said

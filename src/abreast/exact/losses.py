@@ -51,16 +51,16 @@ def _rows_as_targets(y: Any, y_pred: Any) -> bool:
 
 def _widen_losses(model: Any) -> None:
     """Give losses that mix rows the rows of all replicas. The change is permanent; outside a step it has no effect."""
-    compiled = model._compile_loss
     for index, plain in enumerate(compiled_losses(model)):
         if not (isinstance(plain, functools.partial) and plain.func is _widened):
             loss: Any = functools.partial(_widened, plain, _mixes_rows(plain))
             if hasattr(plain, "reduction"):
                 loss.reduction = plain.reduction
-            entry = compiled._flat_losses[index]
+            entries = model._compile_loss._flat_losses
+            entry = entries[index]
             # Callbacks that set weights of losses may have put a plain tuple there.
             is_named = hasattr(entry, "_replace")
-            compiled._flat_losses[index] = entry._replace(loss=loss) if is_named else (entry[0], loss, *entry[2:])
+            entries[index] = entry._replace(loss=loss) if is_named else (entry[0], loss, *entry[2:])
 
 
 def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -19,9 +19,10 @@ from abreast.backend.torch.python_same import is_plain
 from abreast.errors import ModelError
 from abreast.exact.users_functions import function_of, is_above_keras
 
-Attributes = dict[
-    str, tuple[str, Any]
-]  # name -> "value" and the value, or "code" and its checksum; a function's name is ""
+# name -> "value" and the value, or "code" and what `_described` returns; the name of a function itself is "".
+Attributes = dict[str, tuple[str, Any]]
+# Checksums of code when the workers first got it, by module, name and attribute.
+_first: dict[tuple[str, str, str], str] = {}
 
 
 def attributes(values: Iterable[Any]) -> dict[tuple[str, str], Attributes]:
@@ -29,7 +30,22 @@ def attributes(values: Iterable[Any]) -> dict[tuple[str, str], Attributes]:
     values = [*values]
     kinds: set[Any] = {kind for each in {*map(type, values)} for kind in each.__mro__ if _is_looked_at(kind)}
     functions = [each for each in values if isinstance(each, types.FunctionType) and _is_looked_at(each)]
-    return {(each.__module__, each.__qualname__): _of(each) for each in (*kinds, *functions)}
+    return {
+        (each.__module__, each.__qualname__): {
+            name: (how, _described((each.__module__, each.__qualname__, name), value) if how == "code" else value)
+            for name, (how, value) in _of(each).items()
+        }
+        for each in (*kinds, *functions)
+    }
+
+
+def _described(place: tuple[str, str, str], code: types.CodeType) -> tuple[str, int, str]:
+    """Name and line of code, which a worker imports by itself, and its checksum if it has changed since the workers first got it.
+
+    Not its checksum in any case: pytest and other import hooks change code in this process only, and not what it computes.
+    """
+    now = checksum(code)
+    return code.co_name, code.co_firstlineno, now if _first.setdefault(place, now) != now else ""
 
 
 def take_over(classes: dict[tuple[str, str], Attributes]) -> str:
@@ -39,7 +55,8 @@ def take_over(classes: dict[tuple[str, str], Attributes]) -> str:
         kind = functools.reduce(getattr, name.split("."), importlib.import_module(module))
         own = _of(kind)
         for attribute, (how, value) in expected.items():
-            if _are_equal(own.get(attribute), (how, value)):
+            own_how, own_value = own.get(attribute, ("", None))
+            if how == own_how and (_is_code(own_value, value) if how == "code" else _are_equal(own_value, value)):
                 continue
             if how == "code":
                 differing = differing or ".".join(filter(None, (module, name, attribute)))
@@ -57,6 +74,11 @@ def other_code(name: str) -> ModelError:
     )
 
 
+def _is_code(code: types.CodeType, described: tuple[str, int, str]) -> bool:
+    name, line, changed = described
+    return (code.co_name, code.co_firstlineno) == (name, line) and changed in ("", checksum(code))
+
+
 def _are_equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
@@ -71,12 +93,12 @@ def _is_looked_at(each: Any) -> bool:
 
 def _of(kind: Any) -> Attributes:
     if isinstance(kind, types.FunctionType):
-        return {"": ("code", checksum(kind.__code__))}
+        return {"": ("code", kind.__code__)}
     found: Attributes = {}
     for name, attribute in vars(kind).items():
         value = function_of(attribute)
         if isinstance(value, types.FunctionType):
-            found[name] = "code", checksum(value.__code__)
+            found[name] = "code", value.__code__
         elif not name.startswith("__") and is_plain(value):
             found[name] = "value", value
     return found

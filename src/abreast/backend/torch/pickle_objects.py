@@ -168,7 +168,7 @@ def _reduce_callback(callback: Any) -> Any:
 
 
 def travels_with_callback(value: Any) -> bool:
-    """Whether an attribute of a callback is data, which other code may read."""
+    """Whether an attribute of a callback or a tensor is data, which other code may read."""
     return is_plain(value) or isinstance(value, (keras.Variable, torch.Tensor))
 
 

@@ -91,11 +91,9 @@ def restoring(part: Part, edit: Edit) -> Edit:
     By its name, the other process would find the replacement, and not the original that it imported.
     """
     value = edit[-1]
-    if edit[0] == "put" and _is_loaded_anew(
-        value, bare(part.seen.get(edit[1])) if isinstance(part.seen, dict) else None
-    ):
-        raise UnknownObject
     is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
+    if is_code and isinstance(part, parts.Named) and _is_loaded_anew(value, bare(part.seen.get(edit[1]))):
+        raise UnknownObject
     if (
         is_code
         and isinstance(part, (modules.Names, modules.ClassAttributes))
@@ -106,16 +104,12 @@ def restoring(part: Part, edit: Edit) -> Edit:
 
 
 def _is_loaded_anew(value: Any, before: Any) -> bool:
-    """Whether a function is other code of the same name and file that another process would import."""
+    """Whether a function is other code of the same name and file as the one before it."""
     if not (isinstance(value, types.FunctionType) and isinstance(before, types.FunctionType)):
         return False
     new, old = value.__code__, before.__code__
-    is_same_place = (new.co_name, new.co_filename, value.__qualname__) == (
-        old.co_name,
-        old.co_filename,
-        before.__qualname__,
-    )
-    return is_same_place and new.co_name == value.__name__ and new != old and is_importable(value)
+    places = {(code.co_filename, code.co_name) for code in (new, old)}
+    return places == {(new.co_filename, value.__name__)} and value.__qualname__ == before.__qualname__ and new != old
 
 
 def text_of(path: Path, edit: Edit) -> str:

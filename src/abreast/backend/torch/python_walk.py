@@ -23,8 +23,8 @@ from abreast.backend.torch.python_kinds import is_watched, parts_of
 from abreast.backend.torch.python_modules import InstalledNames, Names
 from abreast.backend.torch.python_parts import Part, Step
 from abreast.backend.torch.python_same import is_plain
-from abreast.backend.torch.users_code import globals_read, is_installed, is_users, names_in
-from abreast.exact.users_functions import full_cells, texts_in
+from abreast.backend.torch.users_code import globals_read, is_installed, is_users
+from abreast.exact.users_functions import full_cells, names_read, texts_in
 
 _BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
@@ -117,7 +117,7 @@ class Walk:
             return
         namespace = function.__globals__
         names = globals_read(function.__code__)
-        attributes = names_in(function.__code__)
+        attributes = names_read(function.__code__)
         if not _BY_TEXT.isdisjoint(attributes):
             names = (*names, *texts_in(function.__code__))
         self._watch_names(namespace, names)
@@ -184,8 +184,7 @@ def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
         yield from ((("attribute", name), value) for name, value in set_by_scripts(node.value))
     elif isinstance(node.value, type):
         yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
-        yield ("class", None), type(node.value)
-    elif (node.parts and node.root is None) or node.root == "model":
+    if isinstance(node.value, type) or (node.parts and node.root is None) or node.root == "model":
         yield ("class", None), type(node.value)
 
 

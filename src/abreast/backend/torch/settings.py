@@ -73,19 +73,6 @@ class _Environ:
                 os.environ[name] = value
 
 
-class _Folder:
-    """The working directory, by which a layer may find a file."""
-
-    def get(self) -> str:
-        with suppress(FileNotFoundError):  # it was deleted
-            return os.getcwd()
-        return ""
-
-    def put(self, folder: str) -> None:
-        if folder:
-            os.chdir(folder)
-
-
 class _Path:
     """The folders of modules, which a notebook may add to. They are absolute: the script may change its folder."""
 
@@ -102,6 +89,17 @@ class _Path:
 
     def put(self, folders: list[str]) -> None:
         sys.path[:] = folders
+
+
+def _folder() -> str:
+    with suppress(FileNotFoundError):  # it was deleted
+        return os.getcwd()
+    return ""
+
+
+def _go_to(folder: str) -> None:
+    if folder:
+        os.chdir(folder)
 
 
 def _flash_attention(on: bool | None) -> None:
@@ -137,11 +135,11 @@ def _autocast(kind: str) -> dict[str, _Access]:
 
 
 _config: Any = keras.config
-_environ, _path, _folder = _Environ(), _Path(), _Folder()
+_environ, _path = _Environ(), _Path()
 _ACCESS: dict[str, _Access] = {
     "environ": (_environ.get, _environ.put),
     "path": (_path.get, _path.put),
-    "folder": (_folder.get, _folder.put),
+    "folder": (_folder, _go_to),  # a layer may open a file by a relative path
     "arguments": (lambda: [*sys.argv], lambda arguments: operator.setitem(sys.argv, slice(None), arguments)),
     "errors of NumPy": (np.geterr, lambda kinds: np.seterr(**kinds)),
     "floatx": (_config.floatx, _config.set_floatx),

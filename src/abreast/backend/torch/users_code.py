@@ -45,11 +45,5 @@ def globals_read(code: types.CodeType) -> tuple[str, ...]:
     return tuple(sorted(own.union(*map(globals_read, _inner(code)))))
 
 
-@functools.cache
-def names_in(code: types.CodeType) -> frozenset[str]:
-    """Every name in a function's code: globals, attributes, modules that it imports."""
-    return frozenset(code.co_names).union(*map(names_in, _inner(code)))
-
-
 def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
     return (each for each in code.co_consts if isinstance(each, types.CodeType))
