@@ -65,6 +65,24 @@ def _prepare(devices: int) -> None:
         abreast.use_cpu_devices(devices)
         if "RANK" in os.environ:
             abreast.DataParallel()  # joins the job before a model is made, as `abreast run` does
+    elif os.environ.get("KERAS_BACKEND") == "jax":
+        _keep_losses()
+
+
+def _keep_losses() -> None:
+    """Mend Keras on JAX, which takes a layer's added loss for one of an earlier trace if Python reuses that one's id.
+
+    `Layer._clear_losses` then drops it: in 1 of 399 traces of a model with two such layers. Ids of kept objects are not reused.
+    """
+    import keras
+
+    plain, kept = keras.layers.Layer.add_loss, []
+
+    def add_loss(layer: Any, loss: Any) -> None:
+        kept.append(loss)
+        plain(layer, loss)
+
+    keras.layers.Layer.add_loss = add_loss
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> Any:
