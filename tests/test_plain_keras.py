@@ -33,7 +33,7 @@ def numbers_of_losses(traces: int) -> set[int]:
 
         def losses(weights, x):  # type: ignore[no-untyped-def]
             *_, losses = model.stateless_call(weights, [], x, return_losses=True)
-            found.add(len(losses))  # noqa: B023
+            found.add(len(losses))
             return sum(losses)
 
         jax.eval_shape(losses, weights, jax.ShapeDtypeStruct((rows, 6), "float32"))
