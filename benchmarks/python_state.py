@@ -86,14 +86,15 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
 def _not_looked_at(fit: Callable[[], float]) -> float:
     """Such a step without the comparisons: only Keras's own cost of a callback on batches remains."""
     from abreast.backend.torch.team import Team
+    from abreast.backend.torch.team_model import TeamModel
 
-    replica = Team.replica
+    team_model = Team.team_model
 
-    def as_it_is(team: Team, model: Any, size: int, global_batch_norm: bool, look: bool) -> Any:
-        return replica(team, model, size, global_batch_norm, look=False)
+    def as_it_is(team: Team, model: Any, size: int, global_batch_norm: bool, look: bool, **options: Any) -> TeamModel:
+        return team_model(team, model, size, global_batch_norm, look=False, **options)
 
     with (
-        mock.patch.object(Team, "replica", as_it_is),
+        mock.patch.object(Team, "team_model", as_it_is),
         mock.patch.object(Team, "accept_state", Team.collect_gradients),
     ):
         return fit()
