@@ -22,7 +22,7 @@ def numbers_of_losses(traces: int) -> set[int]:
     import keras
     from keras import ops
 
-    class Penalty(keras.layers.Layer):
+    class Penalty(keras.layers.Layer):  # type: ignore[misc]
         def call(self, inputs):  # type: ignore[no-untyped-def]
             self.add_loss(0.1 * ops.mean(ops.square(inputs)))
             return inputs

@@ -12,6 +12,12 @@ import pytest
 from tests.harness.client import Workers
 
 FIRST = "def scaled(outputs):\n    return 1.0 * outputs\n"
+CLASS = f"""class Scale:
+    def of(self, outputs):
+        return 1.0 * outputs
+
+
+{FIRST.replace("1.0 * outputs", "Scale().of(outputs)")}"""
 REWRITTEN = FIRST.replace("return", "assert outputs is not None; return")
 
 
@@ -53,14 +59,18 @@ def train_on_changed_code(folder: str, new_model: bool, rewritten: str = "", cha
     return ""
 
 
+@pytest.mark.parametrize(("code", "name"), [(FIRST, "scaled"), (CLASS, "Scale.of")], ids=["function", "class"])
 @pytest.mark.parametrize("new_model", [False, True])
-def test_a_module_that_was_loaded_anew_is_refused_by_name(workers: Workers, tmp_path: Path, new_model: bool) -> None:
+def test_a_module_that_was_loaded_anew_is_refused_by_name(
+    workers: Workers, tmp_path: Path, new_model: bool, code: str, name: str
+) -> None:
+    module = f"scales_{new_model}_{name.partition('.')[0]}"
     if workers.backend != "torch":
         pytest.skip("its devices are processes on PyTorch only")
-    (tmp_path / f"scales_{new_model}.py").write_text(FIRST)
-    changed = FIRST.replace("1.0", "30.0")
+    (tmp_path / f"{module}.py").write_text(code)
+    changed = code.replace("1.0", "30.0")
     said = workers.abreast.run(train_on_changed_code, folder=str(tmp_path), new_model=new_model, changed=changed)
-    assert said.startswith(f"scales_{new_model}.scaled is other code here than in the worker processes")
+    assert said.startswith(f"{module}.{name} is other code here than in the worker processes")
 
 
 def test_code_that_an_import_hook_rewrites_here_only_trains(workers: Workers, tmp_path: Path) -> None:
@@ -70,3 +80,41 @@ def test_code_that_an_import_hook_rewrites_here_only_trains(workers: Workers, tm
     (tmp_path / "scales_rewritten.py").write_text(FIRST)
     said = workers.abreast.run(train_on_changed_code, folder=str(tmp_path), new_model=True, rewritten=REWRITTEN)
     assert not said
+
+
+def train_with_other_bases() -> str:
+    """In a worker: the error of a fit after a class that a layer reads got another base."""
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Half:
+        factor = 0.5
+
+    class Whole:
+        factor = 1.0
+
+    class Scale(Whole):
+        pass
+
+    class Scaled(keras.layers.Dense):  # type: ignore[misc]
+        def call(self, inputs: Any, training: Any = None) -> Any:
+            return Scale.factor * super().call(inputs)
+
+    model = keras.Sequential([keras.Input((3,)), Scaled(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, devices=2)
+    model.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=4, verbose=0)
+    Scale.__bases__ = (Half,)
+    try:
+        model.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=4, verbose=0)
+    except abreast.AbreastError as error:
+        return str(error)
+    return ""
+
+
+def test_a_class_that_gets_other_bases_is_refused_by_name(workers: Workers) -> None:
+    if workers.backend != "torch":
+        pytest.skip("its devices are processes on PyTorch only")
+    assert "Scale have changed since the worker processes got it" in workers.abreast.run(train_with_other_bases)

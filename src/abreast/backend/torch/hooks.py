@@ -1,10 +1,13 @@
-"""PyTorch hooks of a script. Hooks of a model's modules are sent with it; other hooks cannot work as on one device."""
+"""Hooks and modes of PyTorch that a script sets. Hooks of a model's modules are sent with it; no others can be."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack as _function_modes
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _dispatch_modes
 from torch.utils.hooks import RemovableHandle
 
 from abreast import exact
@@ -39,6 +42,20 @@ def _names(model: Any) -> list[Any]:
 def _for_all() -> list[Any]:
     modules: Any = torch.nn.modules.module
     return [v for name, v in sorted(vars(modules).items()) if name.startswith("_global_") and name.endswith("_hooks")]
+
+
+def announce_modes(model: Any) -> None:
+    """Warn of modes of torch that the script entered; that of `torch.set_default_device` only chooses a device."""
+    if not (torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()):
+        return
+    modes = [each for each in (*_function_modes(), *_dispatch_modes()) if not isinstance(each, DeviceContext)]
+    if modes:
+        names = ", ".join(sorted({type(each).__name__ for each in modes}))
+        exact.warn_once(
+            model,
+            "modes",
+            f"{names} acts on the rows of the first device only: worker processes do not have the script's modes of torch",
+        )
 
 
 def check_hooks(model: Any) -> None:

@@ -26,9 +26,10 @@ _first: dict[tuple[str, str, str], str] = {}
 
 
 def attributes(values: Iterable[Any]) -> dict[tuple[str, str], Attributes]:
-    """The attributes of the classes of some values and of their bases, and of functions, by module and name."""
+    """The attributes of classes and functions among some values, of the values' classes, and of bases, by module and name."""
     values = [*values]
-    kinds: set[Any] = {kind for each in {*map(type, values)} for kind in each.__mro__ if _is_looked_at(kind)}
+    classes = {*map(type, values), *(each for each in values if isinstance(each, type))}
+    kinds: set[Any] = {kind for each in classes for kind in each.__mro__ if _is_looked_at(kind)}
     functions = [each for each in values if isinstance(each, types.FunctionType) and _is_looked_at(each)]
     return {
         (each.__module__, each.__qualname__): {

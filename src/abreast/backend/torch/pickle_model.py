@@ -46,6 +46,16 @@ def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
     return _Writer().write(model, [each for each in beside if can_travel(each)])
 
 
+def as_bytes(value: Any) -> bytes | None:
+    """A value as bytes to compare; None if it cannot be pickled. Objects of Keras and torch modules count by identity."""
+    writer = _GlanceWriter()
+    try:
+        writer.dump(value)
+    except Exception:  # any error of the user's own `__reduce__`
+        return None
+    return writer.getvalue()
+
+
 class UnknownObject(Exception):
     """A change contains a layer, variable or torch module that the other process lacks: the model must be sent again."""
 
@@ -167,6 +177,14 @@ class _ChangeWriter(_Writer):
         if type(value) is not dict and super().persistent_id(value) is not None:
             raise UnknownObject
         return self._namespace(value) if type(value) is dict else None
+
+
+class _GlanceWriter(_Writer):
+    def persistent_id(self, value: Any) -> Any:
+        return id(value) if isinstance(value, _NUMBERED) and not isinstance(value, type) else None
+
+    def getvalue(self) -> bytes:
+        return self._file.getvalue()
 
 
 def _is_compiled(value: Any) -> bool:

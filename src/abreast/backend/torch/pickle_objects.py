@@ -5,8 +5,10 @@ Each rule has a function that describes the object and, where needed, a function
 
 from __future__ import annotations
 
+import enum
 import functools
 import importlib
+import logging
 import pickle
 import sys
 import threading
@@ -14,6 +16,7 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import cloudpickle
@@ -45,6 +48,8 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
         return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
     if type(value).__name__ == "StaticHashTable" and type(value).__module__.startswith("tensorflow."):
         return _reduce_table
+    if isinstance(value, enum.EnumMeta):
+        return None if cloudpickle.cloudpickle._should_pickle_by_reference(value) else _reduce_enum
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce
@@ -184,7 +189,53 @@ def _make_cache(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 def _reduce_weak_dict(value: Any) -> Any:
-    return type(value), (dict(value.items()),)
+    return _make_weak_dict, (type(value), dict(value.items()))
+
+
+def _make_weak_dict(kind: Any, content: dict[Any, Any]) -> Any:
+    made = kind(content)
+    made._abreast_content = content  # in the caller's process something else holds it
+    return made
+
+
+def _reduce_logger(logger: logging.Logger) -> Any:
+    """A logger with the settings of its parents, on which its level depends."""
+    chain: list[Any] = [logger]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return _make_logger, (logger.name, [(each.name, each.level, each.disabled, each.propagate) for each in chain])
+
+
+def _make_logger(name: str, chain: list[tuple[str, int, bool, bool]]) -> logging.Logger:
+    for each, level, disabled, propagate in chain:
+        logger = logging.getLogger(each)
+        logger.setLevel(level)
+        logger.disabled, logger.propagate = disabled, propagate
+    return logging.getLogger(name)
+
+
+def _reduce_enum(kind: Any) -> Any:
+    """An `Enum` that is sent by value. cloudpickle omits what its own `__new__` and `__init__` gave to the members."""
+    _, arguments, state, *_ = cloudpickle.cloudpickle._dynamic_class_reduce(kind)
+    bases, name, qualified, _, module, tracker, extra = arguments
+    get = getattr(kind._member_type_, "__getnewargs__", None)
+    contents = {each.name: get(each) if get else each.value for each in kind}
+    attributes = {each.name: vars(each) for each in kind}
+    make = cloudpickle.cloudpickle._make_skeleton_enum
+    return make, (bases, name, qualified, contents, module, tracker, extra), (state, attributes), None, None, _fill_enum
+
+
+def _fill_enum(kind: Any, content: tuple[Any, dict[str, dict[str, Any]]]) -> None:
+    state, attributes = content
+    cloudpickle.cloudpickle._class_setstate(kind, state)
+    for name, own in attributes.items():
+        member = kind._member_map_[name]
+        vars(member).clear()
+        vars(member).update(own)
+    kind._value2member_map_.clear()
+    for member in kind._member_map_.values():
+        with suppress(TypeError):  # a value without a hash; Python then searches the members
+            kind._value2member_map_[member.value] = member
 
 
 def _make_event(is_set: bool) -> threading.Event:
@@ -222,6 +273,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
+    (logging.Logger, _reduce_logger),
     (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
     (threading.Event, lambda event: (_make_event, (event.is_set(),))),
     (threading.Condition, lambda condition: (threading.Condition, ())),

@@ -91,6 +91,8 @@ def restoring(part: Part, edit: Edit) -> Edit:
     By its name, the other process would find the replacement, and not the original that it imported.
     """
     value = edit[-1]
+    if edit[0] == "put" and isinstance(value, types.BuiltinFunctionType) and isinstance(part, modules.Names):
+        return ("restore", edit[1]) if modules.is_where_defined(value, part.owner, edit[1]) else edit
     is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
     if is_code and isinstance(part, parts.Named) and _is_loaded_anew(value, bare(part.seen.get(edit[1]))):
         raise UnknownObject
@@ -104,7 +106,12 @@ def restoring(part: Part, edit: Edit) -> Edit:
 
 
 def _is_loaded_anew(value: Any, before: Any) -> bool:
-    """Whether a function is other code of the same name and file as the one before it."""
+    """Whether a class or a function is another one of the same name and module, or file, as the one before it."""
+    if isinstance(value, type) and isinstance(before, type):
+        return value is not before and (value.__module__, value.__qualname__) == (
+            before.__module__,
+            before.__qualname__,
+        )
     if not (isinstance(value, types.FunctionType) and isinstance(before, types.FunctionType)):
         return False
     new, old = value.__code__, before.__code__

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import enum
 import functools
+import io
+import re
 import sys
 import threading
 import types
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 import keras
@@ -19,6 +21,7 @@ import torch
 from abreast.backend.torch import patches
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_modules as modules
+from abreast.backend.torch import python_opaque as opaque
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
 from abreast.backend.torch.users_code import is_users
@@ -31,27 +34,37 @@ def is_watched(value: Any) -> bool:
     kind: Any = type(value)
     if _is_left_out(kind):
         return False
+    if isinstance(value, (frozenset, types.BuiltinMethodType)):
+        return bool(opaque.objects_of(value)) if isinstance(value, frozenset) else _is_bound(value)
     if isinstance(value, types.FunctionType):
         return value.__closure__ is not None or is_users(value.__globals__.get("__name__"))
     if isinstance(value, type) and patches.names(value):
         return True
     if isinstance(value, (type, types.ModuleType)):
-        return not issubclass(kind, enum.EnumMeta) and is_users(getattr(value, "__module__", None) or value.__name__)
+        return is_users(getattr(value, "__module__", None) or value.__name__)
     return not (isinstance(value, torch.Tensor) and value.grad_fn is not None)
 
 
 @functools.cache
 def _is_left_out(kind: type) -> bool:
     """Whether values of a class are not watched: they are immutable, made by Keras or a step, or process-specific."""
-    if issubclass(kind, _IMMUTABLE) or issubclass(kind, _OF_KERAS):
-        return True
-    module = kind.__module__.partition(".")[0]
-    if issubclass(kind, _KNOWN):
+    if issubclass(kind, _IMMUTABLE):
+        # A number or text of the user's own class may have attributes; a member of an `Enum` is compared with its class.
+        return not (kind.__dictoffset__ and is_users(kind.__module__)) or issubclass(kind, enum.Enum)
+    if issubclass(kind, (*_ENTERED, *_OPAQUE)):
         return False
-    return module == "abreast" or (module in sys.stdlib_module_names and module not in _WITH_DATA)
+    package = kind.__module__.partition(".")[0]
+    is_iterator = package in sys.stdlib_module_names and hasattr(kind, "__next__")  # steps advance it on every rank
+    return issubclass(kind, _OF_KERAS) or package in ("abreast", *_OF_A_PROCESS) or is_iterator
 
 
-_WITH_DATA = {"collections", "configparser", "queue"}  # modules of Python's own library whose objects hold only data
+def _is_bound(value: Any) -> bool:
+    """Whether a built-in method belongs to an object, as `table.get` does."""
+    return value.__self__ is not None and not isinstance(value.__self__, (types.ModuleType, type))
+
+
+_WITH_DATA = {"collections", "configparser", "queue"}  # modules of Python's library whose objects are entered
+_OF_A_PROCESS = {"threading", "_thread", "_io", "socket", "ssl", "select", "subprocess", "multiprocessing", "asyncio"}
 _IMMUTABLE: tuple[Any, ...] = (
     *(
         bool,
@@ -64,14 +77,17 @@ _IMMUTABLE: tuple[Any, ...] = (
         type(Ellipsis),
         range,
         slice,
-        frozenset,
         enum.Enum,
+        type(NotImplemented),
         np.generic,
     ),
-    *(torch.dtype, torch.device, types.BuiltinFunctionType, types.CodeType, weakref.ref, np.dtype, np.ufunc),
+    *(torch.dtype, torch.device, types.CodeType, weakref.ref, np.dtype, np.ufunc, re.Pattern, types.FrameType),
+    *(types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType),
+    *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
-_KNOWN: tuple[Any, ...] = (
+_OPAQUE: tuple[Any, ...] = (frozenset, types.BuiltinMethodType, enum.EnumMeta, io.StringIO, io.BytesIO)
+_ENTERED: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
     *(threading.local, threading.Event),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
@@ -83,15 +99,29 @@ _KNOWN: tuple[Any, ...] = (
 def parts_of(value: Any) -> list[type[Part]]:
     if isinstance(value, type) and patches.names(value):
         return [modules.PatchedAttributes]
+    if _is_opaque(value):
+        return [opaque.Opaque]
     for kind, chosen in _PARTS:
         if isinstance(value, kind):
-            return [*chosen, *([parts.Attributes] if chosen and _has_attributes(value) else [])]
+            attributes = [parts.Attributes] if chosen and _has_attributes(value) else []
+            objects = [opaque.Unaddressed] if isinstance(value, _WITH_OBJECTS) and opaque.objects_of(value) else []
+            return [*chosen, *attributes, *objects]
     own: Any = type(value)
     slots = [parts.Slots] if parts.slot_names(own) else []
     return [*([parts.Attributes] if hasattr(value, "__dict__") else []), *slots]
 
 
-_ALONE = (type, np.ndarray, torch.Tensor, keras.Variable, keras.callbacks.Callback)
+def _is_opaque(value: Any) -> bool:
+    kind: Any = type(value)
+    if issubclass(kind, torch.Tensor):
+        return bool(value.layout != torch.strided)
+    package = kind.__module__.partition(".")[0]
+    is_of_python = package in sys.stdlib_module_names and package not in _WITH_DATA
+    return issubclass(kind, _OPAQUE) or (is_of_python and not issubclass(kind, _ENTERED))
+
+
+_WITH_OBJECTS = (set, dict, np.ndarray)
+_ALONE = (type, keras.Variable, keras.callbacks.Callback)
 
 
 def _has_attributes(value: Any) -> bool:
@@ -103,11 +133,12 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     (Tracker, []),
     (keras.callbacks.Callback, [parts.PlainAttributes]),
     (types.FunctionType, [leaves.FunctionParts]),
-    (type, [modules.ClassAttributes]),
+    (type, [modules.ClassAttributes, opaque.Bases]),
     (types.ModuleType, []),
     (types.CellType, [leaves.CellContents]),
     ((torch.Tensor, keras.Variable), [leaves.TensorNumbers]),
     (np.ndarray, [leaves.Numbers]),
+    (defaultdict, [parts.Items, leaves.Factory]),
     (dict, [parts.Items]),
     (list, [parts.Entries]),
     ((set, deque), [parts.Members]),

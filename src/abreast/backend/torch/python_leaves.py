@@ -107,6 +107,20 @@ class CellContents(Part):
         owner.cell_contents = edit[1]
 
 
+class Factory(Part):
+    """The function that makes the missing values of a `defaultdict`."""
+
+    def look(self) -> Any:
+        return settle(self.owner.default_factory)
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return iter([(("attribute", "default_factory"), bare(self.seen))])
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.default_factory = edit[1]
+
+
 class Numbers(Part):
     """The numbers in an array."""
 

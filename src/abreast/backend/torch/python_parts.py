@@ -69,7 +69,7 @@ class Part:
         return ()
 
     def _edits(self, new: Any) -> list[Edit]:
-        return [("whole", new)] if not is_same(new, self.seen) else []
+        return [("whole", bare(new))] if not is_same(new, self.seen) else []
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:

@@ -24,6 +24,7 @@ from abreast.backend.torch.hooks import Hooks
 from abreast.backend.torch.pickle_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch.python_changes import Change, Path, is_data, restoring, text_of
 from abreast.backend.torch.python_leaves import Fixed
+from abreast.backend.torch.python_opaque import ANEW
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import kinds
 from abreast.backend.torch.python_walk import Walk, Watched
@@ -68,6 +69,8 @@ class PythonState:
         if [*map(vars, self._installed)] != self._as_installed and self._note_patches():
             raise UnknownObject
         changes = self.changes()
+        if any(change.edit == ANEW for change in changes):
+            raise UnknownObject
         try:
             return dump_changes(changes, self._path_of) if changes else None
         except ModelError:

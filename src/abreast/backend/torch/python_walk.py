@@ -6,6 +6,7 @@ classes. Not here: the comparison of the values (`python_state.py`), and the con
 
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections import deque
@@ -27,6 +28,14 @@ from abreast.backend.torch.users_code import globals_read, is_installed, is_user
 from abreast.exact.users_functions import full_cells, names_read, texts_in
 
 _BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
+_OWN_OF_A_PROCESS = {
+    "builtins",
+    "io",
+    "logging",
+    "os",
+    "sys",
+    "threading",
+}  # modules whose values each process has for itself
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
@@ -121,6 +130,7 @@ class Walk:
         if not _BY_TEXT.isdisjoint(attributes):
             names = (*names, *texts_in(function.__code__))
         self._watch_names(namespace, names)
+        self._watch_names(vars(builtins), [name for name in names if name not in namespace])
         self.names |= attributes
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
         modules += [cell.cell_contents for cell in full_cells(function)]
@@ -135,7 +145,7 @@ class Walk:
         visited.add(id(holder))
         if isinstance(holder, type):
             self._watch_class(holder, names)
-        elif is_users(holder.__name__) or is_installed(holder.__name__):
+        elif holder.__name__ not in _OWN_OF_A_PROCESS:
             present = [name for name in names if name in vars(holder)]
             self._watch_names(vars(holder), present)
             for name in present:

@@ -1,10 +1,11 @@
-"""Settings of Keras and PyTorch that scripts may change at any time, and that the steps of every rank read.
+"""Settings of Keras, PyTorch, NumPy and Python that scripts may change at any time, and that the steps of every rank read.
 
 Not here: the number of threads and the default device, which differ between ranks.
 """
 
 from __future__ import annotations
 
+import decimal
 import operator
 import os
 import sys
@@ -102,6 +103,12 @@ def _go_to(folder: str) -> None:
         os.chdir(folder)
 
 
+def _decimal() -> tuple[Any, ...]:
+    """The arguments of a context like that of this thread, without its flags, which results set."""
+    *first, _, traps = decimal.getcontext().__reduce__()[1]
+    return (*first, [], traps)
+
+
 def _flash_attention(on: bool | None) -> None:
     if on is not None:
         keras.config.enable_flash_attention() if on else keras.config.disable_flash_attention()
@@ -141,6 +148,8 @@ _ACCESS: dict[str, _Access] = {
     "path": (_path.get, _path.put),
     "folder": (_folder, _go_to),  # a layer may open a file by a relative path
     "arguments": (lambda: [*sys.argv], lambda arguments: operator.setitem(sys.argv, slice(None), arguments)),
+    "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "decimal": (_decimal, lambda arguments: decimal.setcontext(decimal.Context(*arguments))),
     "errors of NumPy": (np.geterr, lambda kinds: np.seterr(**kinds)),
     "floatx": (_config.floatx, _config.set_floatx),
     "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),

@@ -31,7 +31,7 @@ from abreast.backend.contract import Kind
 from abreast.backend.torch import all_reduce, imported_classes, messages, seeds, settings
 from abreast.backend.torch.channel import ChannelClosed, channel_pair
 from abreast.backend.torch.groups import Groups, Span, SpanGroups, rendezvous_file
-from abreast.backend.torch.hooks import check_hooks
+from abreast.backend.torch.hooks import announce_modes, check_hooks
 from abreast.backend.torch.interface import check_interface
 from abreast.backend.torch.pickle_model import UnknownObject
 from abreast.backend.torch.python_state import PythonState
@@ -133,6 +133,8 @@ class Team:
         if team_model is not None and fits and not look:
             return team_model
         self._send_settings()
+        if size > 1:
+            announce_modes(model)
         identity = messages.identity(model, size, global_batch_norm)
         if team_model is None or not fits or team_model.identity != identity or not self._send_changes(team_model):
             if team_model is not None:
