@@ -108,10 +108,8 @@ def restoring(part: Part, edit: Edit) -> Edit:
 def _is_loaded_anew(value: Any, before: Any) -> bool:
     """Whether a class or a function is another one of the same name and module, or file, as the one before it."""
     if isinstance(value, type) and isinstance(before, type):
-        return value is not before and (value.__module__, value.__qualname__) == (
-            before.__module__,
-            before.__qualname__,
-        )
+        names = ((each.__module__, each.__qualname__) for each in (value, before))
+        return value is not before and len({*names}) == 1
     if not (isinstance(value, types.FunctionType) and isinstance(before, types.FunctionType)):
         return False
     new, old = value.__code__, before.__code__

@@ -6,6 +6,7 @@ import argparse
 import enum
 import functools
 import io
+import random
 import re
 import sys
 import threading
@@ -34,8 +35,10 @@ def is_watched(value: Any) -> bool:
     kind: Any = type(value)
     if _is_left_out(kind):
         return False
-    if isinstance(value, (frozenset, types.BuiltinMethodType)):
-        return bool(opaque.objects_of(value)) if isinstance(value, frozenset) else _is_bound(value)
+    if isinstance(value, frozenset):
+        return bool(opaque.objects_of(value))
+    if isinstance(value, types.BuiltinMethodType):
+        return _is_bound(value)
     if isinstance(value, types.FunctionType):
         return value.__closure__ is not None or is_users(value.__globals__.get("__name__"))
     if isinstance(value, type) and patches.names(value):
@@ -59,10 +62,12 @@ def _is_left_out(kind: type) -> bool:
 
 
 def _is_bound(value: Any) -> bool:
-    """Whether a built-in method belongs to an object, as `table.get` does."""
-    return value.__self__ is not None and not isinstance(value.__self__, (types.ModuleType, type))
+    """Whether a built-in method belongs to an object, as `table.get` does; not `random.random`, whose state is each rank's."""
+    owner = value.__self__
+    return owner is not None and owner is not _OF_RANDOM and not isinstance(owner, (types.ModuleType, type))
 
 
+_OF_RANDOM = vars(random)["_inst"]
 _WITH_DATA = {"collections", "configparser", "queue"}  # modules of Python's library whose objects are entered
 _OF_A_PROCESS = {"threading", "_thread", "_io", "socket", "ssl", "select", "subprocess", "multiprocessing", "asyncio"}
 _IMMUTABLE: tuple[Any, ...] = (
@@ -86,7 +91,7 @@ _IMMUTABLE: tuple[Any, ...] = (
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
-_OPAQUE: tuple[Any, ...] = (frozenset, types.BuiltinMethodType, enum.EnumMeta, io.StringIO, io.BytesIO)
+_OPAQUE: tuple[Any, ...] = (frozenset, enum.EnumMeta, io.StringIO, io.BytesIO)
 _ENTERED: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
     *(threading.local, threading.Event),

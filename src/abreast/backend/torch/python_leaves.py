@@ -35,6 +35,7 @@ class Fixed(Part):
 
 _HELD: dict[Any, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"),
+    types.BuiltinMethodType: ("__self__",),
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
     property: ("fget",),

@@ -39,10 +39,8 @@ class Bases(Part):
     """The bases of a class, which other processes cannot change in their class."""
 
     def look(self) -> Any:
-        is_of_keras = issubclass(
-            self.owner, KerasSaveable
-        )  # Keras itself gives the class of a functional model other bases
-        return () if is_of_keras else self.owner.__bases__
+        # Keras itself gives the class of a functional model other bases.
+        return () if issubclass(self.owner, KerasSaveable) else self.owner.__bases__
 
     def _edits(self, new: Any) -> list[Edit]:
         if new != self.seen:
