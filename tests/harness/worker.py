@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import functools
 import importlib
 import os
 import signal
@@ -78,6 +79,7 @@ def _keep_losses() -> None:
 
     plain, kept = keras.layers.Layer.add_loss, []
 
+    @functools.wraps(plain)
     def add_loss(layer: Any, loss: Any) -> None:
         kept.append(loss)
         plain(layer, loss)
