@@ -215,12 +215,13 @@ def _make_logger(name: str, chain: list[tuple[str, int, bool, bool]]) -> logging
 
 
 def _reduce_enum(kind: Any) -> Any:
-    """An `Enum` that is sent by value. cloudpickle omits what its own `__new__` and `__init__` gave to the members."""
-    _, arguments, state, *_ = cloudpickle.cloudpickle._dynamic_class_reduce(kind)
+    """An `Enum` sent by value. cloudpickle omits second names of members, and what `__new__` and `__init__` gave them."""
+    _, arguments, (own, slots), *_ = cloudpickle.cloudpickle._dynamic_class_reduce(kind)
     bases, name, qualified, _, module, tracker, extra = arguments
     get = getattr(kind._member_type_, "__getnewargs__", None)
-    contents = {each.name: get(each) if get else each.value for each in kind}
-    attributes = {each.name: vars(each) for each in kind}
+    contents = {each: get(member) if get else member.value for each, member in kind.__members__.items()}
+    attributes = {each: vars(member) for each, member in kind.__members__.items()}
+    state = {each: value for each, value in own.items() if each not in contents}, slots
     make = cloudpickle.cloudpickle._make_skeleton_enum
     return make, (bases, name, qualified, contents, module, tracker, extra), (state, attributes), None, None, _fill_enum
 

@@ -10,6 +10,7 @@ from tests.habits.data import regression
 class Mode(enum.Enum):
     SOFT = (1, 0.5)
     HARD = (2, 2.0)
+    GENTLE = (1, 0.5)  # a second name of the first
 
     def __init__(self, number, scale):
         self.number, self.scale = number, scale
@@ -49,7 +50,9 @@ class Scaled(keras.layers.Layer):
         scale = self.mode.scale * self.label.label * self.label[0] * self.level
         scale = 2.0 * scale if Flags.TWICE in self.flags else scale
         return scale * (
-            self.activation(inputs) if Name("tanh") is Name.TANH and self.mode is Mode(self.mode.value) else inputs
+            self.activation(inputs)
+            if Name("tanh") is Name.TANH and Mode["GENTLE"] is Mode.SOFT and self.mode is Mode(self.mode.value)
+            else inputs
         )
 
 
