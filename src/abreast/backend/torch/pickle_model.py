@@ -48,12 +48,10 @@ def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
 
 def as_bytes(value: Any) -> bytes | None:
     """A value as bytes to compare; None if it cannot be pickled. Objects of Keras and torch modules count by identity."""
-    writer = _GlanceWriter()
     try:
-        writer.dump(value)
+        return _GlanceWriter().write_one(value)
     except Exception:  # any error of the user's own `__reduce__`
         return None
-    return writer.getvalue()
 
 
 class UnknownObject(Exception):
@@ -180,11 +178,12 @@ class _ChangeWriter(_Writer):
 
 
 class _GlanceWriter(_Writer):
+    def write_one(self, value: Any) -> bytes:
+        self.dump(value)
+        return self._file.getvalue()
+
     def persistent_id(self, value: Any) -> Any:
         return id(value) if isinstance(value, _NUMBERED) and not isinstance(value, type) else None
-
-    def getvalue(self) -> bytes:
-        return self._file.getvalue()
 
 
 def _is_compiled(value: Any) -> bool:

@@ -91,9 +91,10 @@ def restoring(part: Part, edit: Edit) -> Edit:
     By its name, the other process would find the replacement, and not the original that it imported.
     """
     value = edit[-1]
-    if edit[0] == "put" and isinstance(value, types.BuiltinFunctionType) and isinstance(part, modules.Names):
-        return ("restore", edit[1]) if modules.is_where_defined(value, part.owner, edit[1]) else edit
-    is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
+    is_of_python = isinstance(value, types.BuiltinFunctionType)
+    is_code = edit[0] == "put" and (
+        is_of_python or (isinstance(value, (types.FunctionType, type)) and is_importable(value))
+    )
     if is_code and isinstance(part, parts.Named) and _is_loaded_anew(value, bare(part.seen.get(edit[1]))):
         raise UnknownObject
     if (

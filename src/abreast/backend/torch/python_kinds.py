@@ -8,7 +8,6 @@ import functools
 import io
 import random
 import re
-import sys
 import threading
 import types
 import weakref
@@ -25,7 +24,7 @@ from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_opaque as opaque
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
-from abreast.backend.torch.users_code import is_users
+from abreast.backend.torch.users_code import is_of_python, is_users
 from abreast.keras_private.models import KerasTensor
 from abreast.keras_private.models import Node as KerasNode
 from abreast.keras_private.tracking import Tracker
@@ -57,7 +56,7 @@ def _is_left_out(kind: type) -> bool:
     if issubclass(kind, (*_ENTERED, *_OPAQUE)):
         return False
     package = kind.__module__.partition(".")[0]
-    is_iterator = package in sys.stdlib_module_names and hasattr(kind, "__next__")  # steps advance it on every rank
+    is_iterator = is_of_python(kind.__module__) and hasattr(kind, "__next__")  # steps advance it on every rank
     return issubclass(kind, _OF_KERAS) or package in ("abreast", *_OF_A_PROCESS) or is_iterator
 
 
@@ -120,9 +119,8 @@ def _is_opaque(value: Any) -> bool:
     kind: Any = type(value)
     if issubclass(kind, torch.Tensor):
         return bool(value.layout != torch.strided)
-    package = kind.__module__.partition(".")[0]
-    is_of_python = package in sys.stdlib_module_names and package not in _WITH_DATA
-    return issubclass(kind, _OPAQUE) or (is_of_python and not issubclass(kind, _ENTERED))
+    is_entered = issubclass(kind, _ENTERED) or kind.__module__.partition(".")[0] in _WITH_DATA
+    return issubclass(kind, _OPAQUE) or (is_of_python(kind.__module__) and not is_entered)
 
 
 _WITH_OBJECTS = (set, dict, np.ndarray)

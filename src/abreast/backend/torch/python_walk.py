@@ -28,8 +28,8 @@ from abreast.backend.torch.users_code import globals_read, is_installed, is_user
 from abreast.exact.users_functions import full_cells, names_read, texts_in
 
 _BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
-# Python's packages whose values each process has for itself, and this package.
-_OWN_OF_A_PROCESS = {"abreast", "builtins", "io", "logging", "os", "sys", "threading"}
+# Packages whose values are not searched: each process has its own, or they are this package's.
+_NOT_SEARCHED = {"abreast", "builtins", "io", "logging", "os", "sys", "threading"}
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
@@ -139,7 +139,7 @@ class Walk:
         visited.add(id(holder))
         if isinstance(holder, type):
             self._watch_class(holder, names)
-        elif holder.__name__.partition(".")[0] not in _OWN_OF_A_PROCESS:
+        elif holder.__name__.partition(".")[0] not in _NOT_SEARCHED:
             present = [name for name in names if name in vars(holder)]
             self._watch_names(vars(holder), present)
             for name in present:

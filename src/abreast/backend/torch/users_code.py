@@ -29,9 +29,15 @@ def is_installed(module_name: str | None) -> bool:
     return not _is_known(module_name) and any(_INSTALLED & set(Path(file).parts) for file in files if file)
 
 
-def _is_known(module_name: str | None) -> bool:
+@functools.cache
+def is_of_python(module_name: str | None) -> bool:
+    """Whether Python itself provides a module."""
     top = _top(module_name)
-    return top == "abreast" or top in sys.stdlib_module_names or top in sys.builtin_module_names
+    return top in sys.stdlib_module_names or top in sys.builtin_module_names
+
+
+def _is_known(module_name: str | None) -> bool:
+    return _top(module_name) == "abreast" or is_of_python(module_name)
 
 
 def _top(module_name: str | None) -> str:
