@@ -56,8 +56,7 @@ def _is_left_out(kind: type) -> bool:
     if issubclass(kind, (*_ENTERED, *_OPAQUE)):
         return False
     package = kind.__module__.partition(".")[0]
-    is_iterator = is_of_python(kind.__module__) and hasattr(kind, "__next__")  # steps advance it on every rank
-    return issubclass(kind, _OF_KERAS) or package in ("abreast", *_OF_A_PROCESS) or is_iterator
+    return issubclass(kind, _OF_KERAS) or package in ("abreast", *_OF_A_PROCESS)
 
 
 def _is_bound(value: Any) -> bool:

@@ -46,7 +46,8 @@ class Scaled(keras.layers.Dense):
 plain = math.sqrt
 table, entries = {"factor": 1.0}, {"factor": 1.0}
 proxy, values, get = types.MappingProxyType(table), entries.values(), entries.get
-member, key, weak, held = Part(), Part(), Part(), Part()
+member, key, weak, held, pointed = Part(), Part(), Part(), Part(), Part()
+pointer = weakref.proxy(pointed)
 members, keys, fixed = {member}, {key: "entry"}, frozenset([held])
 by_part = weakref.WeakKeyDictionary({weak: 1.0})
 missing = collections.defaultdict(lambda: 1.0)
@@ -78,6 +79,7 @@ CASES = {
     "fixed": (lambda: next(iter(fixed)).scale, lambda: setattr(held, "scale", 0.5)),
     "key": (lambda: next(iter(keys)).scale, lambda: setattr(key, "scale", 0.6)),
     "weak": (lambda: by_part[weak], lambda: by_part.update({weak: 0.7})),
+    "pointer": (lambda: pointer.scale, lambda: setattr(pointed, "scale", 0.7)),
     "missing": (lambda: missing.default_factory(), lambda: setattr(missing, "default_factory", lambda: 0.8)),
     "text": (lambda: float(text.getvalue()), lambda: (text.seek(0), text.write("0.7"))),
     "raw": (lambda: float(raw[0]), lambda: raw.__setitem__(0, 2)),
