@@ -413,23 +413,29 @@ def change_of_threads(devices: int, seed: int | None) -> dict[str, Any]:
 
 
 def pace_after(
-    threaded_us: int, inline_us: int, measures: bool = True, slow_reads: int = 0, spoiled: int = 0, steps: int = 200
-) -> dict[str, bool]:
+    threaded_us: int,
+    inline_us: int,
+    measures: bool = True,
+    slow_reads: int = 0,
+    spoiled: tuple[int, int] = (0, 0),
+    factor: int = 10,
+    steps: int = 200,
+) -> dict[str, Any]:
     """What `Pace` decides after steps of these durations, in epochs of 20 with a long time between them.
 
-    In the first `spoiled` steps other work on the machine makes the steps that are read inline ten times slower.
+    In the steps of the range `spoiled` other work on the machine makes steps that are read inline take `factor` times as long.
     """
     from abreast.feed.pace import Pace
 
-    pace, now, tried = Pace(measures), 0, False
+    pace, now, tried = Pace(measures), 0, 0
     for step in range(steps):
         if step % 20 == 0:
             pace.begin()
             now += 10**9
-        slower = 10 if step < spoiled else 1
+        slower = factor if step in range(*spoiled) else 1
         now += 1000 * (slower * inline_us if pace.inline else threaded_us)
         pace.step(now)
-        tried = tried or pace.inline
+        tried += pace.inline
     for _ in range(slow_reads):
         pace.has_read(100)
         pace.has_read(5_000_000)

@@ -25,7 +25,7 @@ def test_the_faster_way_is_chosen_for_short_steps(
 ) -> None:
     found = workers.abreast.run(body("pace_after"), threaded_us=threaded_us, inline_us=inline_us)
     assert found["inline"] is expected
-    assert found["tried"] is (threaded_us < 10_000)
+    assert bool(found["tried"]) is (threaded_us < 10_000)
 
 
 def test_nothing_is_tried_where_it_may_not_be(workers: Workers) -> None:
@@ -34,9 +34,23 @@ def test_nothing_is_tried_where_it_may_not_be(workers: Workers) -> None:
 
 
 def test_a_spoiled_measurement_is_repeated_later(workers: Workers) -> None:
-    times = {"threaded_us": 320, "inline_us": 220, "spoiled": 60}
-    assert not workers.abreast.run(body("pace_after"), **times, steps=380)["inline"]
+    times = {"threaded_us": 320, "inline_us": 220, "spoiled": (0, 60)}
+    assert not workers.abreast.run(body("pace_after"), **times, steps=100)["inline"]
     assert workers.abreast.run(body("pace_after"), **times, steps=500)["inline"]
+
+
+def test_other_work_for_a_part_of_the_measurement_does_not_decide(workers: Workers) -> None:
+    times = {"threaded_us": 320, "inline_us": 220, "factor": 3}
+    for start in range(0, 40, 4):
+        assert workers.abreast.run(body("pace_after"), **times, spoiled=(start, start + 10), steps=60)["inline"], start
+
+
+def test_a_clear_difference_is_measured_in_few_steps(workers: Workers) -> None:
+    """Of 200 steps, few go the slow way: 8 of each measurement, and those that begin an epoch meanwhile."""
+    found = workers.abreast.run(body("pace_after"), threaded_us=320, inline_us=110)
+    assert found["inline"] and found["tried"] >= 180
+    found = workers.abreast.run(body("pace_after"), threaded_us=110, inline_us=320)
+    assert not found["inline"] and found["tried"] <= 20
 
 
 def test_reads_that_become_slow_bring_the_threads_back(workers: Workers) -> None:

@@ -7,13 +7,15 @@ more rarely. Not here: the threads (`pipeline.py`). Imports nothing of abreast.
 
 from __future__ import annotations
 
+from math import inf
 from statistics import median
 
 _LONGEST_NS = 10_000_000  # the median time between two steps up to which threads may cost more than they save
-_WARM_UP = 4  # steps of each phase that are not measured; they use up the batches that wait when the phase begins
-_STEPS = 8  # measured steps of each phase
-_INLINE = (False, True, False, True)  # the phases
+_WARM_UP = 4  # unmeasured steps of each phase; they use up the batches that wait when the phase begins
+_STEPS = 4  # measured steps of each phase
+_PHASES = 6  # with and without threads in turn: other work on the machine rarely spoils all phases of one kind
 _GAIN = 0.97  # inline must take at most this share of the time with threads
+_CLEAR = 2.5  # if one way takes so many times as long as the other, two phases are enough
 _AGAIN = 8  # the next measurement begins at so many times the number of steps until now
 _SLOW_READ_NS = 3_000_000
 _MOST_SLOW_READS = 3
@@ -53,25 +55,29 @@ class Pace:
 
     def _measure(self) -> None:
         """Begin a measurement."""
-        self._phase, self.inline = 0, _INLINE[0]
-        self._num_in_phase = 0
-        self._times: dict[bool, list[int]] = {False: [], True: []}
+        self._phase, self.inline = 0, False
+        self._in_phase: list[int] = []
+        self._least: dict[bool, float] = {False: inf, True: inf}
 
     def _record(self, nanoseconds: int) -> None:
-        self._num_in_phase += 1
-        if self._num_in_phase > _WARM_UP:
-            self._times[self.inline].append(nanoseconds)
-        if self._num_in_phase == _WARM_UP + _STEPS:
-            self._end_phase()
+        self._in_phase.append(nanoseconds)
+        if len(self._in_phase) == _WARM_UP + _STEPS:
+            self._end_phase(median(self._in_phase[_WARM_UP:]))
+            self._in_phase.clear()
 
-    def _end_phase(self) -> None:
-        self._num_in_phase = 0
+    def _end_phase(self, nanoseconds: float) -> None:
+        least = self._least
+        least[self.inline] = min(least[self.inline], nanoseconds)
         self._phase += 1
-        threaded = median(self._times[False])
+        threaded, inline = least[False], least[True]
         if threaded > _LONGEST_NS:
             self.inline, self._decided = False, True
-        elif self._phase < len(_INLINE):
-            self.inline = _INLINE[self._phase]
+        elif self._phase < _PHASES and not (self._phase > 1 and _are_far_apart(threaded, inline)):
+            self.inline = not self.inline
         else:
-            self.inline = median(self._times[True]) <= _GAIN * threaded
+            self.inline = inline <= _GAIN * threaded
             self._next = _AGAIN * self._num_steps
+
+
+def _are_far_apart(one: float, other: float) -> bool:
+    return max(one, other) > _CLEAR * min(one, other)
