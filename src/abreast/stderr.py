@@ -109,9 +109,9 @@ def _filtered(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
         _LOGGER.removeFilter(is_wanted)
 
 
-def each_once(told: Iterable[str]) -> list[str]:
-    """From now on, drop lines that begin, up to a colon, like a line of `told`; returns a list that collects the others."""
-    known = {_beginning(line) for line in told}
+def each_once(earlier: Iterable[str]) -> list[str]:
+    """From now on, drop lines that begin, up to a colon, like a line of `earlier`; returns a list that collects the others."""
+    known = {_beginning(line) for line in earlier}
     new: list[str] = []
 
     def is_new(record: logging.LogRecord) -> bool:

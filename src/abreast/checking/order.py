@@ -58,7 +58,7 @@ class _Check:
         plain = self._run("plain", "running the script with plain Keras on one device", placed=False)
         if plain.error is not None and not plain.events:
             raise _plain_failed(plain, self._side.options.on_gpus())
-        placed = self._run("placed", f"running it on {self._where()}", placed=True, told=plain.told)
+        placed = self._run("placed", f"running it on {self._where()}", placed=True, printed=plain.printed)
         verdict = compare_runs(self._side.script, plain, placed, self.again)
         precision = _precision(plain)
         text = ""

@@ -50,7 +50,7 @@ class SideRun:
     events: list[Event]
     facts: dict[str, Any]
     error: dict[str, Any] | None
-    told: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
 
 
 @dataclass
@@ -157,12 +157,12 @@ def _result(side: SideSpec, code: int) -> SideRun:
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         outcome = {
             "error": {"kind": "process", "message": f"the process ended by {what}", "refused": False},
-            "told": (),
+            "printed": (),
         }
     error = outcome["error"]
     if error is None and code not in (0, None):
         error = {"kind": "SystemExit", "message": f"the script ended with exit code {code}", "refused": False}
-    return SideRun(code, read(folder), _json(folder / "facts.json") or {}, error, tuple(outcome["told"]))
+    return SideRun(code, read(folder), _json(folder / "facts.json") or {}, error, tuple(outcome["printed"]))
 
 
 def _json(path: Path) -> Any:

@@ -32,7 +32,7 @@ _ORPHANED = 1
 class SideSpec:
     """The script, the options to run it, and the folder for its log.
 
-    `moves`: move the weights by a rounding before each step. `told`: lines of abreast that an earlier side printed.
+    `moves`: move the weights by a rounding before each step. `printed`: the lines that abreast printed in an earlier side.
     """
 
     script: str
@@ -45,7 +45,7 @@ class SideSpec:
     float64: bool = False
     no_random: bool = False
     moves: bool = False
-    told: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -53,7 +53,7 @@ class SideSpec:
     @staticmethod
     def of(text: str) -> SideSpec:
         fields = json.loads(text)
-        fields |= {name: tuple(fields[name]) for name in ("arguments", "told")}
+        fields |= {name: tuple(fields[name]) for name in ("arguments", "printed")}
         return SideSpec(**fields | {"options": RunOptions(**fields["options"])})
 
 
@@ -62,7 +62,7 @@ def main(text: str, lifeline: int) -> int:
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     side = SideSpec.of(text)
     seed_before_keras()
-    outcome: dict[str, Any] = {"code": 1, "error": None, "told": each_once(side.told)}
+    outcome: dict[str, Any] = {"code": 1, "error": None, "printed": each_once(side.printed)}
     with typed_command.typed("check", side.script), ExitStack() as stack:
         recording = _Recording(side, stack, outcome)
         try:

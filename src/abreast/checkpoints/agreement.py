@@ -72,11 +72,11 @@ class Agreement:
             return Answer(due, asked) if due or asked else NOTHING
         if not (at_end or self._steps_alone >= self._steps_apart):
             return Answer(due, None) if due else NOTHING
-        told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
-        self._steps_alone, self._steps_apart = 0, told[0]["steps"]
-        is_busy = any(each["busy"] for each in told) or self._settle()
-        late = told[0]["late"] and not is_busy
-        return Answer(due or late, next((each["asked"] for each in told if each["asked"]), None))
+        answers = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
+        self._steps_alone, self._steps_apart = 0, answers[0]["steps"]
+        is_busy = any(each["busy"] for each in answers) or self._settle()
+        late = answers[0]["late"] and not is_busy
+        return Answer(due or late, next((each["asked"] for each in answers if each["asked"]), None))
 
     @property
     def _is_late(self) -> bool:

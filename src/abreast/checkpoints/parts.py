@@ -82,11 +82,11 @@ class PartWriter(Writer):
         if self._pending is None:
             return False
         self._wait()
-        told = self._job.exchange("has written its part of a checkpoint", json.dumps(self._problem).encode())
+        answers = self._job.exchange("has written its part of a checkpoint", json.dumps(self._problem).encode())
         pending, self._pending = self._pending, None
-        problem = next((found for each in told if (found := json.loads(each))), None)
+        problem = next((found for each in answers if (found := json.loads(each))), None)
         if self._job.rank == 0:
-            self._begin(lambda: self._told(lambda: self._name(pending, problem), before))
+            self._begin(lambda: self._attempt(lambda: self._name(pending, problem), before))
         return True
 
     def close(self) -> None:

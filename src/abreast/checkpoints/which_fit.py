@@ -219,10 +219,10 @@ class _NthFit:
         own = ("" if found is None else found[0], lock.holder_of(self._policy.folder)) if self._is_writer else None
         name, holder = json.loads(self._job.exchange("looks for a checkpoint", json.dumps(own).encode())[0])
         sees = lock.is_held_by(self._policy.folder, holder)
-        told = self._job.exchange("finds the folder of checkpoints", b"yes" if sees else b"")
-        if b"" in told:
+        answers = self._job.exchange("finds the folder of checkpoints", b"yes" if sees else b"")
+        if b"" in answers:
             raise CheckpointError(
-                f"rank 0 keeps checkpoints in {self._policy.folder}, and rank {told.index(b'')} sees another folder there",
+                f"rank 0 keeps checkpoints in {self._policy.folder}, and rank {answers.index(b'')} sees another folder there",
                 "name a folder that all hosts of the job share",
             )
         if not name:

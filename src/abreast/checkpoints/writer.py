@@ -54,13 +54,13 @@ class Writer:
         """Write in a thread, after the previous checkpoint is written."""
         self._wait()
         self._spare = snapshot.tensors
-        self._begin(lambda: self._told(lambda: self._written(name, snapshot), GOES_ON))
+        self._begin(lambda: self._attempt(lambda: self._written(name, snapshot), GOES_ON))
         return True
 
     def write_now(self, name: str, snapshot: Snapshot) -> bool:
         """Write, and return when the checkpoint is on disk; False after a failure. The trained state stays in memory."""
         self._wait()
-        return self._told(lambda: self._written(name, snapshot))
+        return self._attempt(lambda: self._written(name, snapshot))
 
     def close(self) -> None:
         """Wait for the thread."""
@@ -78,7 +78,7 @@ class Writer:
         if error is not None:
             raise error
 
-    def _told(self, work: Callable[[], None], before: str = "") -> bool:
+    def _attempt(self, work: Callable[[], None], before: str = "") -> bool:
         """Do the work; True if it succeeded. A `CheckpointError` is printed after `before`."""
         try:
             work()

@@ -1,7 +1,6 @@
-"""Conclusions from the differences between runs: the members that work on the rows of all replicas, and what has no rule.
+"""From the differences between two runs to a rule for each member: its own rows, the rows of all replicas, or no rule.
 
-A difference is attributed to the innermost member that causes it. From then on that member works on the rows of all replicas
-(`gathered.py`). Not here: how runs are compared (`run_differences.py`). Imports no framework.
+The innermost member that causes a difference works on the rows of all replicas from then on (`gathered.py`). Not here: how runs are compared (`run_differences.py`). Imports no framework.
 """
 
 from __future__ import annotations

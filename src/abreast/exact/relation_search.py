@@ -163,7 +163,7 @@ class _Search:
         return run, self._snapshot.numbers()
 
     def _reads_kept(self, found: RunDifferences) -> bool:
-        """Whether a call reads what the one before it has kept in Python: two calls, of which the second is not restored."""
+        """Whether a call reads what the call before it has kept in Python. Nothing is restored between the two calls."""
         self._snapshot.rewind()
         for _ in range(2):
             self._probe.rewind()

@@ -92,7 +92,7 @@ class Replica:
     `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
     without rows computes on a stand-in row with weight 0. `own_step`: the user's own `train_step` runs, whose losses
     stay means over this replica's rows. `kind`: the kind of the step. `relations`: the findings of the row check. `added_losses`:
-    by the identity of the layer. `contributes`: whether Keras computes the loss, of which each replica takes its part.
+    by the identity of the layer. `contributes`: whether Keras computes the loss; each replica then takes its part of it.
     """
 
     model: Any

@@ -15,7 +15,7 @@ from abreast.exact.warn_once import warn_once
 
 
 def untracked(name: str) -> ModelError:
-    """The error for a framework's variable that a step changes and of which replicas cannot have copies."""
+    """The error for a framework's variable that a step changes and that replicas cannot copy."""
     return ModelError(
         f"the step changes {name} that Keras does not track: all replicas would change the same variable",
         "make it a keras.Variable; in a layer, create it with add_weight",

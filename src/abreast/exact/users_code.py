@@ -1,4 +1,4 @@
-"""All names in the user's code that a function, a class, or the losses and metrics of a model reach."""
+"""The names that the user's code reads: the code of a function or a class, and the code of a model's losses and metrics."""
 
 from __future__ import annotations
 

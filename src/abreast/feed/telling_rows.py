@@ -16,8 +16,8 @@ from keras import tree
 
 _MOST_ENTRIES = 1 << 14  # of an array that are searched at a step
 _MOST_ENTRIES_ONCE = 1 << 24
-_BLOCKS = 64  # evenly over a larger array, of which a step searches a part, each step another one
-_STRIDE = 9973  # by which the part moves from step to step
+_BLOCKS = 64  # evenly over a larger array; each step searches another part of it
+_STRIDE = 9973  # the part moves by this from step to step
 _MOST_OF_A_KIND = 3  # rows
 _KINDS: dict[str, Callable[[Any], Any]] = {
     "nan": np.isnan,
@@ -46,7 +46,7 @@ def marks(data: Any, known: set[Mark]) -> set[Mark]:
 
 
 def telling_rows(data: Any, count: int) -> list[int]:
-    """Indices of `count` rows: the first ones, of which up to half make way for rows with numbers of a kind that they lack.
+    """Indices of `count` rows: the first ones; rows with numbers of a kind that these lack replace up to half of them.
 
     These come to the end of each half, more of them to the second, so that the halves differ.
     """

@@ -210,14 +210,14 @@ class _Host:
             said, deadline = {"error": error.message, "hint": error.hint}, time.monotonic() + _LINGER_SECONDS
         else:
             said, deadline = {"error": f"{self._member} ended: {error!r}", "hint": _HINT_FIRST}, 0.0
-        told = {0}
+        informed = {0}
         for channel in self._channels.values():
-            told.add(channel.rank)
+            informed.add(channel.rank)
             _send_last(channel, said)
-        while len(told) < self._member.size and time.monotonic() < deadline:
+        while len(informed) < self._member.size and time.monotonic() < deadline:
             with contextlib.suppress(OSError):  # no process came for a second, or it has left again
                 channel = self._listener.accept(_LOOK_SECONDS)
-                told.add(channel.rank)
+                informed.add(channel.rank)
                 channel.receive(_LOOK_SECONDS)  # its hello: a close with unread bytes would discard the sent data
                 _send_last(channel, said)
                 channel.close()

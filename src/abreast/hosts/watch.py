@@ -138,18 +138,18 @@ class Watch:
                 continue
             link: _Link = key.data
             before = len(self._left), len(self._lost)
-            for told in link.receive():
-                self._learn(link.channel.rank, told)
+            for message in link.receive():
+                self._learn(link.channel.rank, message)
             if link.ended:
                 selector.unregister(link.channel.socket)
                 self._lose(link.channel.rank, "has died")
             news = news or before != (len(self._left), len(self._lost)) or link.ended
         return news
 
-    def _learn(self, rank: int, told: dict[str, Any]) -> None:
+    def _learn(self, rank: int, message: dict[str, Any]) -> None:
         with self._state:
             for name, known in (("notes", self.notes), ("left", self._left), ("lost", self._lost)):
-                for about, words in told.get(name, {}).items():
+                for about, words in message.get(name, {}).items():
                     if int(about) != self.member.rank or name == "lost":
                         known.setdefault(int(about), str(words)) if name != "notes" else known.update(
                             {int(about): str(words)}
@@ -179,10 +179,10 @@ class Watch:
                     name: {rank: known[rank] for rank in known if rank == self.member.rank}
                     for name, known in ours.items()
                 }
-            told = json.dumps(ours).encode() + b"\n"
+            message = json.dumps(ours).encode() + b"\n"
             is_last = self.member.rank in self._left
         for link in self._links.values():
-            link.send(told, is_last)
+            link.send(message, is_last)
 
 
 class _Link:

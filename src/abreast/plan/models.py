@@ -59,7 +59,7 @@ def same_model(first: str, second: str) -> bool:
 
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
-    """A model of which only the size is known."""
+    """A model whose size alone is known."""
     if not (1 <= num_parameters < 1e13 and num_parameters == int(num_parameters)):
         raise DataError(
             f"--parameters {num_parameters:g} is not allowed", "a whole number above zero and below 1e13, as 25.6e6"

@@ -128,8 +128,8 @@ class JointSteps:
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:
     """The times of the caller's device, of rank `rank`: the caller does not see the other devices."""
     on_cpu = device.startswith("cpu")
-    told = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
-    return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))
+    sums = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
+    return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {sums}",))
 
 
 def _build(model: Any, batch: HostBatch) -> None:
