@@ -1,6 +1,7 @@
 """From the differences between two runs to a rule for each member: its own rows, the rows of all replicas, or no rule.
 
-The innermost member that causes a difference works on the rows of all replicas from then on (`gathered.py`). Not here: how runs are compared (`run_differences.py`). Imports no framework.
+The innermost member that causes a difference works on the rows of all replicas from then on (`gathered.py`). Not here: how runs
+are compared (`run_differences.py`). Imports no framework.
 """
 
 from __future__ import annotations
