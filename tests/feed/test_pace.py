@@ -34,7 +34,7 @@ def test_nothing_is_tried_where_it_may_not_be(workers: Workers) -> None:
 
 
 def test_a_spoiled_measurement_is_repeated_later(workers: Workers) -> None:
-    times = {"threaded_us": 320, "inline_us": 220, "spoiled": (0, 60)}
+    times: dict[str, Any] = {"threaded_us": 320, "inline_us": 220, "spoiled": (0, 60)}
     assert not workers.abreast.run(body("pace_after"), **times, steps=100)["inline"]
     assert workers.abreast.run(body("pace_after"), **times, steps=500)["inline"]
 
