@@ -417,6 +417,7 @@ def pace_after(
     inline_us: int,
     measures: bool = True,
     slow_reads: int = 0,
+    fast_reads: int = 1,
     spoiled: tuple[int, int] = (0, 0),
     factor: int = 10,
     steps: int = 200,
@@ -424,6 +425,7 @@ def pace_after(
     """What `Pace` decides after steps of these durations, in epochs of 20 with a long time between them.
 
     In the steps of the range `spoiled` other work on the machine makes steps that are read inline take `factor` times as long.
+    Afterwards, the training thread reads: `fast_reads` before each of the `slow_reads`.
     """
     from abreast.feed.pace import Pace
 
@@ -437,6 +439,7 @@ def pace_after(
         pace.step(now)
         tried += pace.inline
     for _ in range(slow_reads):
-        pace.has_read(100)
+        for _ in range(fast_reads):
+            pace.has_read(100)
         pace.has_read(5_000_000)
     return {"inline": pace.inline, "tried": tried}

@@ -57,6 +57,7 @@ def test_reads_that_become_slow_bring_the_threads_back(workers: Workers) -> None
     times = {"threaded_us": 320, "inline_us": 220}
     assert workers.abreast.run(body("pace_after"), **times, slow_reads=2)["inline"]
     assert not workers.abreast.run(body("pace_after"), **times, slow_reads=3)["inline"]
+    assert workers.abreast.run(body("pace_after"), **times, slow_reads=20, fast_reads=100)["inline"]
 
 
 @pytest.mark.in_turn

@@ -18,7 +18,8 @@ _GAIN = 0.97  # inline must take at most this share of the time with threads
 _CLEAR = 2.5  # if one way takes so many times as long as the other, two phases are enough
 _AGAIN = 8  # the next measurement begins at so many times the number of steps until now
 _SLOW_READ_NS = 3_000_000
-_MOST_SLOW_READS = 3
+_MOST_SLOW_READS = 2.0
+_FORGOTTEN = 0.02  # each fast read takes back so much of a slow one: in a long training every source is slow now and then
 
 
 class Pace:
@@ -26,7 +27,8 @@ class Pace:
 
     def __init__(self, measures: bool) -> None:
         self._decided = not measures
-        self._num_slow = self._num_steps = self._next = 0
+        self._num_steps = self._next = 0
+        self._num_slow = 0.0
         self._last_ns: int | None = None
         self._measure()
 
@@ -49,8 +51,9 @@ class Pace:
 
     def has_read(self, nanoseconds: int) -> None:
         """Record a read by the training thread. If such reads become slow, threads read from now on."""
-        self._num_slow += nanoseconds > _SLOW_READ_NS
-        if self._num_slow >= _MOST_SLOW_READS:
+        is_slow = nanoseconds > _SLOW_READ_NS
+        self._num_slow = self._num_slow + 1 if is_slow else max(0.0, self._num_slow - _FORGOTTEN)
+        if self._num_slow > _MOST_SLOW_READS:
             self.inline, self._decided = False, True
 
     def _measure(self) -> None:
