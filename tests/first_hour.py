@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/guides/getting-started.md")
 # What a machine without GPUs runs in place of a command: a pattern and its replacement; None: nothing, for the reason beside it.
 ADAPTED: tuple[tuple[str, str | None], ...] = (
-    (r"abreast bench resnet50(.*)", r"abreast bench tiny --cpu-devices 2 --devices 2 --rounds 1\1"),  # an hour on two cores
+    (
+        r"abreast bench resnet50(.*)",
+        r"abreast bench tiny --cpu-devices 2 --devices 2 --rounds 1\1",
+    ),  # an hour on two cores
     (r"pip install .*cuda.*", None),  # for GPUs
     (r"python3 -m venv .*", None),  # the stranger has a fresh environment already
     (r"pip install torch --index-url .*", None),  # only for PyTorch; `PIP_CONSTRAINT` chooses that build

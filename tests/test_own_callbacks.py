@@ -1,6 +1,12 @@
-"""Which callbacks count as the user's own around batches."""
+"""Which callbacks count as the user's own around batches, and the threads that call them."""
 
 from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
 
 from tests.harness.client import Workers
 
@@ -48,3 +54,41 @@ def test_callbacks_of_the_user_that_act_on_batches_are_found(workers: Workers) -
         "of keras": [],
         "callback list": ["Anneals"],
     }
+
+
+def hooks_of_batches(devices: int) -> dict[str, Any]:
+    """In a worker: the threads that call a hook of batches, and the batches in the order of the calls."""
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Notes(keras.callbacks.Callback):  # type: ignore[misc]
+        async_safe = True  # it may be called beside the steps
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.threads: set[str] = set()
+            self.batches: list[int] = []
+
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            self.threads.add(threading.current_thread().name)
+            time.sleep(0.001 * (batch % 3))
+            self.batches.append(batch)
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, devices)
+    notes = Notes()
+    model.fit(np.ones((160, 4)), np.ones((160, 1)), batch_size=4, verbose=0, callbacks=[notes])
+    return {"threads": len(notes.threads), "batches": notes.batches, "left": left_threads()}
+
+
+def left_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("abreast-callbacks")]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_thread_calls_hooks_of_batches_in_their_order(workers: Workers, devices: int) -> None:
+    found = workers.abreast.run(hooks_of_batches, devices=devices)
+    assert found == {"threads": 1, "batches": [*range(40)], "left": []}

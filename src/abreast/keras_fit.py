@@ -21,6 +21,7 @@ from abreast.errors import DataError, ModelError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
+from abreast.keras_private.callback_lists import use_one_thread
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.epochs import noted, noting
 from abreast.keras_private.modules import module_of
@@ -37,9 +38,14 @@ def install() -> None:
     """Extend `keras.Model` to several devices. Runs once."""
     model: Any = keras.Model
     lead(model)
+    use_one_thread(_is_placed)
     model.__init__ = _tagging(model.__init__)
     # Keras restores a loaded model's compile settings only if the model's `compile` comes from this class.
     BaseTrainer.compile = _tagging(BaseTrainer.compile)
+
+
+def _is_placed(model: Any) -> bool:
+    return model is not None and placement_of(model) is not None
 
 
 def lead(trainer: Any) -> None:
