@@ -95,18 +95,19 @@ def test_one_thread_calls_hooks_of_batches_in_their_order(workers: Workers, devi
 
 
 def hooks_without_a_model() -> list[str]:
-    """In a worker with placed models: a `CallbackList` of the user's own loop, which has no model."""
+    """In a worker with placed models: `CallbackList`s of the user's own loops, without a model of Keras."""
     import keras
 
     called: list[str] = []
     note = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: called.append("begin"))
-    callbacks = keras.callbacks.CallbackList([note])
-    callbacks.on_train_begin()
-    callbacks.on_train_batch_end(0, {"loss": 1.0})
-    callbacks.on_train_end()
+    for model in (None, object()):
+        callbacks = keras.callbacks.CallbackList([note], model=model)
+        callbacks.on_train_begin()
+        callbacks.on_train_batch_end(0, {"loss": 1.0})
+        callbacks.on_train_end()
     return called
 
 
 def test_a_callback_list_without_a_model_works(workers: Workers) -> None:
     workers.abreast.run(hooks_of_batches, devices=2)  # installs abreast's changes of Keras
-    assert workers.abreast.run(hooks_without_a_model) == ["begin"]
+    assert workers.abreast.run(hooks_without_a_model) == ["begin", "begin"]

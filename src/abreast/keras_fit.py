@@ -45,7 +45,7 @@ def install() -> None:
 
 
 def _is_placed(model: Any) -> bool:
-    return model is not None and placement_of(model) is not None
+    return isinstance(model, keras.Model) and placement_of(model) is not None
 
 
 def lead(trainer: Any) -> None:

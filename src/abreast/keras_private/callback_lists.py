@@ -34,8 +34,7 @@ def use_one_thread(is_concerned: Callable[[Any], bool]) -> None:
 
     @functools.wraps(plain)
     def on_begin(self: Any) -> None:
-        is_async = self._async_train or self._async_test or self._async_predict
-        if is_async and self._executor is None and is_concerned(getattr(self, "_model", None)):
+        if self._executor is None and is_concerned(getattr(self, "_model", None)):
             self._executor = ThreadPoolExecutor(1, "abreast-callbacks")
         plain(self)
 
