@@ -105,7 +105,7 @@ def refused(door: Listener, own: Member, to: int = 0) -> str:
             "rank 1 on host b belongs to job 'job 0', and rank 0 on host a to job 'job 1'\nhint: end the other",
         ),
         ({"size": 3}, "rank 1 on host b counts 3 processes, and rank 0 on host a counts 2"),
-        ({"rank": 0}, "rank 0 on host b has no number among 2 processes; rank 0 answers"),
+        ({"rank": 0}, "rank 0 on host b has no number among 2 processes; rank 0 on host a answered"),
         ({"rank": 2}, "rank 2 on host b has no number among 2 processes"),
         ({"rank": -1}, "rank -1 on host b has no number among 2 processes"),
     ],

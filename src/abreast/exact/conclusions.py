@@ -1,4 +1,4 @@
-"""From the differences between two runs to a rule for each member: its own rows, the rows of all replicas, or no rule.
+"""Rules for the members of a model, found from the differences between runs.
 
 The innermost member that causes a difference works on the rows of all replicas from then on (`gathered.py`). Not here: how runs
 are compared (`run_differences.py`). Imports no framework.

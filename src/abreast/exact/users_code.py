@@ -1,4 +1,4 @@
-"""The names that the user's code reads: the code of a function or a class, and the code of a model's losses and metrics."""
+"""Names in the user's code of a function, a class, or a model's losses and metrics."""
 
 from __future__ import annotations
 

@@ -19,9 +19,7 @@ _CLEAR = 2.5  # if one way takes so many times as long as the other, two phases 
 _AGAIN = 8  # the next measurement begins at so many times the number of steps until now
 _SLOW_READ_NS = 3_000_000
 _MOST_SLOW_READS = 2.0
-_FORGOTTEN = (
-    0.02  # each fast read takes back so much of a slow one: in a long training every source is slow now and then
-)
+_FORGOTTEN = 0.02  # so much of a slow read is taken back by each fast one: every source is slow now and then
 
 
 class Pace:

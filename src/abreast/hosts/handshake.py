@@ -92,7 +92,7 @@ def _refusal(own: Member, claims: dict[str, Any]) -> str | None:
     if claims.get("to") != own.rank:
         return f"{who} looked for rank {claims.get('to')}, and found {own}"
     if type(rank) is not int or not 0 <= rank < own.size or rank == own.rank:
-        return f"{who} has no number among {own.size} processes; rank {own.rank} answers"
+        return f"{who} has no number among {own.size} processes; {own} answered"
     return None
 
 
