@@ -16,7 +16,7 @@ from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
 from abreast.exact.conditions import announce_conditions
 from abreast.exact.containers import contents_of, refill
-from abreast.exact.dry_run import python_once
+from abreast.exact.dry_run import is_dry_run, python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
@@ -69,6 +69,7 @@ __all__ = [
     "gathering",
     "has_metrics_of_calls",
     "install",
+    "is_dry_run",
     "is_in_optimizer",
     "is_inside",
     "is_number",

@@ -22,6 +22,7 @@ from keras import ops
 from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
 from abreast.exact.generators import GeneratorState, is_generator
+from abreast.exact.in_place import InPlace, is_changeable
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.exact.replica import Replica
 from abreast.exact.users_functions import (
@@ -42,9 +43,9 @@ _thread = threading.local()
 _MISSING = object()
 _GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
-_MOST_BYTES = 1 << 24  # limit for an array
 _MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
-_OF_KERAS = ("_losses", "_loss_ids")  # of a layer: the losses of its present call
+# Of a layer: the losses of its present call, and what PyTorch keeps, which other rules combine.
+_OF_KERAS = ("_losses", "_loss_ids", "_buffers", "_parameters")
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -106,7 +107,7 @@ class Snapshot:
         self._owners: list[Any] = []
         self._classes: list[tuple[type, dict[str, Any]]] = []
         self._items: list[tuple[Any, Any]] = []
-        self._arrays: list[tuple[Any, Any]] = []
+        self._arrays: list[InPlace] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._read: list[tuple[dict[str, Any], dict[str, Any]]] = []  # containers that functions find in globals
         self._cells: list[tuple[Any, Any]] = []
@@ -135,8 +136,8 @@ class Snapshot:
             return []
         if isinstance(value, types.MethodType):
             return [value.__func__, value.__self__]
-        if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
-            self._arrays.append((value, value.copy()))
+        if is_changeable(value):
+            self._arrays.append(InPlace(value))
         elif _is_own(value):
             self._attributes.append((vars(value), dict(vars(value))))
             self._owners.append(value)
@@ -181,19 +182,24 @@ class Snapshot:
     def numbers(self) -> dict[tuple[int, str], list[Any]]:
         """Numbers and arrays that came into attributes since, alone or in a container, by owner and name.
 
-        Those in globals have the owner -1.
+        Arrays that were changed in place are among them. Those in globals have the owner -1.
         """
-        old = {id(value) for _, before in self._items for value in _values(before)}
+        changed = self.changed_in_place()
+        old = {id(value) for _, before in self._items for value in _values(before)} - changed
         found: dict[tuple[int, str], list[Any]] = {}
         for place, (attributes, before) in enumerate(self._attributes):
             left = left_by_calls(self._owners[place])
             for name, value in list(attributes.items()):
                 if name not in left and name not in _OF_KERAS:
-                    found[place, name] = _arrays(_new_values(value, before.get(name), old))
+                    found[place, name] = _arrays(_new_values(value, before.get(name), old, changed))
         for space, before in (*self._globals, *self._read):
             for name, value in before.items():
-                found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old))
+                found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old, changed))
         return {place: arrays for place, arrays in found.items() if arrays}
+
+    def changed_in_place(self) -> set[int]:
+        """The identities of arrays and tensors that were changed in place since."""
+        return {id(each.array) for each in self._arrays if each.has_changed()}
 
     def owner(self, place: tuple[int, str]) -> Any:
         """The object with the attribute; None for a global."""
@@ -263,21 +269,20 @@ class Snapshot:
                     attributes[name] = value
         for container, before in self._items:
             refill(container, before)
-        for array, before in self._arrays:
-            if array.flags.writeable and array.tobytes() != before.tobytes():
-                array[...] = before
+        for each in self._arrays:
+            each.put_back()
 
 
 def _values(container: Any) -> list[Any]:
     return list(container.values()) if isinstance(container, dict) else list(container)
 
 
-def _new_values(value: Any, before: Any, old: set[int]) -> list[Any]:
-    """The new values in an attribute: itself, or the items of its container that no container held before."""
+def _new_values(value: Any, before: Any, old: set[int], changed: set[int]) -> list[Any]:
+    """The new or changed values in an attribute: itself, or the items of its container that no container held before."""
     contents = unwrapped(value)
     if isinstance(contents, (*CONTAINERS, tuple)):
         return [leaf for each in _values(contents) if id(each) not in old for leaf in _leaves(each)]
-    return [] if value is before else [value]
+    return [] if value is before and id(value) not in changed else [value]
 
 
 def _arrays(values: list[Any]) -> list[Any]:

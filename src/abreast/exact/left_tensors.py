@@ -27,7 +27,10 @@ class LeftTensors:
         """Note the values that a run has just left."""
         self._model, self._snapshot = model, snapshot
         self.numbers: Numbers = snapshot.numbers()
-        self._alone = {place for place in self.numbers if ops.is_tensor(self._value(place))}
+        changed = snapshot.changed_in_place()
+        self._alone = {
+            place for place in self.numbers if ops.is_tensor(value := self._value(place)) and id(value) not in changed
+        }
 
     def _value(self, place: Place) -> Any:
         owner = self._snapshot.owner(place)

@@ -47,7 +47,3 @@ class Probe(Protocol):
     def foreign(self) -> str:
         """The attribute with a framework variable that a run changed and Keras does not track; "" if there is none."""
         ...
-
-    def knows(self, member: Any) -> bool:
-        """Whether a member relates rows in a way that the backend handles itself."""
-        ...

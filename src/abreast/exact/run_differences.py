@@ -96,10 +96,7 @@ class RunDifferences:
     def _counts(self, place: TensorPlace) -> bool:
         if (place.number, place.turn) in self.steered:
             return False
-        if place.number == THE_STEP and self.kind_of_step != "predict":
-            return False
-        doer = self.doer(place)
-        return doer == THE_STEP or not self.probe.knows(self.members[doer])
+        return place.number != THE_STEP or self.kind_of_step == "predict"
 
     def doer(self, place: TensorPlace) -> int:
         """The member that computed a tensor: an input of a call comes from the caller's code, and so may other numbers."""

@@ -88,9 +88,6 @@ class TensorFlowProbe:
     def foreign(self) -> str:
         return self._changed
 
-    def knows(self, member: Any) -> bool:
-        return False
-
 
 class _Seeds:
     """TensorFlow's generator of operation seeds, used when a global seed is set; this thread gets a private one.

@@ -143,9 +143,9 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
     def _namespace(self, value: dict[str, Any]) -> Any:
         """A reference to a module's globals: in the other process, too, all functions of one module share them."""
         number = next((number for number, new in self.globals_ref.items() if new is value), None)
-        if number is None or not is_users(value.get("__name__")):
+        name = value.get("__name__")  # None for code that PyTorch writes
+        if number is None or name is None or not is_users(name):
             return None
-        name = str(value["__name__"])
         is_module = modules_by_path.can_import(name) and id(vars(sys.modules[name])) == number
         return "namespace", name, None if is_module else number, tuple(value.items())
 

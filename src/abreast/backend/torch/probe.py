@@ -15,9 +15,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast import exact
-from abreast.backend.torch import seeds
+from abreast.backend.torch import batch_norm, seeds
 from abreast.backend.torch.buffers import Buffers
-from abreast.keras_private.torch import TorchModuleWrapper
 
 
 class _Operations(TorchDispatchMode):
@@ -69,6 +68,7 @@ class TorchProbe:
     def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
         self._model, self._with_gradients = model, with_gradients
         self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
+        batch_norm.install()
         self._drawn: Any = None
         self._operations = _Operations()
         self._weights: list[tuple[Any, int, Any]] = []  # with the version and a copy of each
@@ -131,12 +131,6 @@ class TorchProbe:
 
     def foreign(self) -> str:
         return ""
-
-    def knows(self, member: Any) -> bool:
-        """True for PyTorch's own BatchNorm: `batch_norm.py` gives it the rows of all replicas, unless local ones are wanted."""
-        return isinstance(member, TorchModuleWrapper) and any(
-            isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
-        )
 
 
 def _hold_schedules() -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from abreast.backend.torch import installed_values
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
+from abreast.backend.torch import python_registers as registers
 from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.patches import is_code_of_the_user
 from abreast.backend.torch.pickle_model import UnknownObject, is_importable
@@ -49,7 +52,7 @@ def load_with_modules(data: bytes) -> Any:
 
 
 def _apply(model: Any, changes: list[Any]) -> None:
-    found = [(part, [_at(model, path) for path in paths], edit) for part, paths, edit in changes]
+    found = [(part, _owners(model, paths), edit) for part, paths, edit in changes]
     for part, owners, edit in found:
         for owner in owners:
             _PARTS[part].apply(owner, edit)
@@ -57,17 +60,32 @@ def _apply(model: Any, changes: list[Any]) -> None:
 
 _PARTS: dict[str, type[Part]] = {
     name: kind
-    for module in (parts, modules, leaves)
+    for module in (parts, modules, leaves, registers, installed_values)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Part)
 }
 
 
+def _owners(model: Any, paths: tuple[Path, ...]) -> list[Any]:
+    """The values at the paths that this process has; it lacks those that lead through what `torch.compile` made."""
+    found = []
+    for path in paths:
+        with suppress(KeyError, AttributeError):
+            found.append(_at(model, path))
+    return found or [_at(model, paths[0])]
+
+
 def _at(model: Any, path: Path) -> Any:
-    value = model if path[0] == "model" else namespace(*path[0])
+    value = owner = model if path[0] == "model" else namespace(*path[0])
     for step in path[1:]:
-        value = follow(value, step)
+        if step == _COMPILED and step[1] not in value:
+            value = owner
+        else:
+            owner, value = value, follow(value, step)
     return value
+
+
+_COMPILED = ("item", "_orig_mod")  # from the submodules of a compiled module; another process has the original instead
 
 
 def follow(value: Any, step: Step) -> Any:

@@ -8,6 +8,7 @@ import functools
 import io
 import random
 import re
+import struct
 import threading
 import types
 import weakref
@@ -24,7 +25,7 @@ from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_opaque as opaque
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
-from abreast.backend.torch.users_code import is_of_python, is_users
+from abreast.backend.torch.users_code import is_installed, is_of_python, is_users
 from abreast.keras_private.models import KerasTensor
 from abreast.keras_private.models import Node as KerasNode
 from abreast.keras_private.tracking import Tracker
@@ -88,11 +89,12 @@ _IMMUTABLE: tuple[Any, ...] = (
     *(types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType),
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
 _OPAQUE: tuple[Any, ...] = (frozenset, enum.EnumMeta, io.StringIO, io.BytesIO)
 _ENTERED: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
-    *(threading.local, threading.Event),
+    *(threading.local, threading.Event, threading.Semaphore, threading.Barrier, io.TextIOWrapper, *_LOCKS),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
     *leaves.REGISTERS,
@@ -110,8 +112,26 @@ def parts_of(value: Any) -> list[type[Part]]:
             objects = [opaque.Unaddressed] if isinstance(value, _WITH_OBJECTS) and opaque.objects_of(value) else []
             return [*chosen, *attributes, *objects]
     own: Any = type(value)
-    slots = [parts.Slots] if parts.slot_names(own) else []
-    return [*([parts.Attributes] if hasattr(value, "__dict__") else []), *slots]
+    slots = parts.slot_names(own)
+    named: list[type[Part]] = [
+        *([parts.Attributes] if hasattr(value, "__dict__") else []),
+        *([parts.Slots] if slots else []),
+    ]
+    return [*named, opaque.Opaque] if _has_hidden_state(own, len(slots)) else named
+
+
+@functools.cache
+def _has_hidden_state(kind: Any, num_slots: int) -> bool:
+    """Whether the C code of a package gave objects of a class more memory than their attributes need."""
+    own = [each for each in kind.__mro__ if is_installed(each.__module__)]
+    if all(each.__module__.partition(".")[0] in _FRAMEWORKS for each in own):
+        return False
+    pointers = num_slots + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return bool(kind.__basicsize__ > object.__basicsize__ + _POINTER_BYTES * pointers)
+
+
+_POINTER_BYTES = struct.calcsize("P")
+_FRAMEWORKS = {"jax", "jaxlib", "keras", "numpy", "tensorflow", "torch"}
 
 
 def _is_opaque(value: Any) -> bool:
@@ -148,4 +168,6 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     (leaves.REGISTERS, [leaves.Registers]),
     (functools._lru_cache_wrapper, [leaves.CacheParts]),
     (leaves.FIXED, [leaves.Fixed]),
+    (io.TextIOWrapper, [opaque.Position]),
+    (_LOCKS, [opaque.Lock]),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import functools
+import pickle
 import random
 import types
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from abreast.backend.torch.cached_results import entries, fill
 from abreast.backend.torch.contents import digest
+from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_parts import Edit, Part, Step
-from abreast.backend.torch.python_same import bare, is_same, settle
+from abreast.backend.torch.python_same import bare, is_plain, is_same, settle
 
 
 class Fixed(Part):
@@ -46,17 +49,25 @@ FIXED = (tuple, *_HELD)
 
 
 class CacheParts(Fixed):
-    """The function of a `functools.lru_cache`, and whether the script cleared the cache."""
+    """The function of a `functools.lru_cache`, and the results that it holds, where these are data."""
 
     def look(self) -> Any:
         return self.owner.cache_info().misses
 
+    def all_edits(self) -> list[Edit]:
+        found = [each for each in entries(self.owner) if is_plain(each[:2]) and travels_with_callback(each[2])]
+        return [("fill", found)] if found else []
+
     def _edits(self, new: Any) -> list[Edit]:
-        return [("clear", None)] if new < self.seen else []
+        cleared: list[Edit] = [("clear", None)] if new < self.seen else []
+        return [*cleared, *self.all_edits()] if new != self.seen else []
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
-        owner.cache_clear()
+        if edit[0] == "fill":
+            fill(owner, edit[1])
+        else:
+            owner.cache_clear()
 
 
 class PartialParts(Part):
@@ -173,6 +184,10 @@ class Registers(Part):
         next(put for kind, _, put in _REGISTERS if isinstance(owner, kind))(owner, edit[1])
 
 
+def _put_torchs_state(generator: Any, state: bytes) -> None:
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
 def _put_bytes(owner: Any, data: bytes) -> None:
     del owner[:]
     (owner.extend if isinstance(owner, bytearray) else owner.frombytes)(data)
@@ -182,6 +197,12 @@ _REGISTERS: tuple[tuple[Any, Any, Any], ...] = (
     (bytearray, bytes, _put_bytes),
     (array.array, array.array.tobytes, _put_bytes),
     (random.Random, random.Random.getstate, random.Random.setstate),
+    (
+        np.random.RandomState,
+        lambda own: pickle.dumps(own.get_state()),
+        lambda own, state: own.set_state(pickle.loads(state)),
+    ),
+    (torch.Generator, lambda own: own.get_state().numpy().tobytes(), _put_torchs_state),
     (np.random.Generator, lambda own: own.bit_generator.state, lambda own, state: _put_state(own.bit_generator, state)),
 )
 REGISTERS = tuple(kind for kind, _, _ in _REGISTERS)

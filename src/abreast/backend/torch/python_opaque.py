@@ -5,6 +5,7 @@ After a change the model is sent again: an edit of the copy in another process w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from abreast.errors import ModelError
 from abreast.keras_private.models import KerasSaveable
 
 ANEW: Edit = ("anew", None)
+UNSENT: Edit = ("unsent", None)  # no process can make this change in another one
 
 
 class Opaque(Part):
@@ -33,6 +35,27 @@ class Unaddressed(Opaque):
 
     def look(self) -> bytes | None:
         return as_bytes(objects_of(self.owner))
+
+
+class Position(Opaque):
+    """The position in a text file that is open for reading, which a worker gets as text in memory."""
+
+    def look(self) -> Any:
+        file = self.owner
+        if file.closed or file.mode != "r":
+            return None
+        with suppress(OSError):  # the user's code iterates over it
+            return file.tell()
+
+
+class Lock(Part):
+    """Whether a lock is held; a `threading.RLock`, whether this thread holds it."""
+
+    def look(self) -> Any:
+        return self.owner.locked() if hasattr(self.owner, "locked") else self.owner._is_owned()
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [UNSENT] if new != self.seen else []
 
 
 class Bases(Part):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-_COMPARED = (bool, int, float, complex, str, bytes, type(None))
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _BY_IDENTITY: Any = object.__eq__
 
 
@@ -22,7 +22,7 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return all(map(is_plain, value))
-    return isinstance(value, (*_COMPARED, np.generic, np.ndarray))
+    return isinstance(value, (*PLAIN, np.generic, np.ndarray))
 
 
 class _Itself:
@@ -69,7 +69,7 @@ def _has_own_equality(kind: type) -> bool:
 
 def comparable(value: Any) -> Any:
     """Stands for a value in comparisons by `==`: a number or text equals those that are equal, all else only itself."""
-    return value if isinstance(value, _COMPARED) else _Itself(value)
+    return value if isinstance(value, PLAIN) else _Itself(value)
 
 
 def kinds(values: Any) -> list[Any]:
@@ -86,4 +86,4 @@ def is_same(value: Any, other: Any) -> bool:
         return True
     if type(value) is _Itself or type(other) is _Itself:
         return bare(value) is bare(other)
-    return type(value) is type(other) and isinstance(value, _COMPARED) and (value == other or value != value)
+    return type(value) is type(other) and isinstance(value, PLAIN) and (value == other or value != value)

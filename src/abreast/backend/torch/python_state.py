@@ -2,9 +2,8 @@
 
 The state is every value that can be reached from the model: values that its objects hold (losses, metrics and optimizer among
 them), and values that their functions read: globals, variables of outer functions, defaults, classes, and code that the script
-put into packages. It is compared wherever the user's code may have run. Changes that a step makes happen on every rank. Not here:
-how the values are found (`python_walk.py`), the model's variables (`team.py`), and values without a part in `python_parts.py`,
-such as locks and files.
+put into packages, and registers and settings that any code may read. It is compared wherever the user's code may have run. Changes
+that a step makes happen on every rank. Not here: how the values are found (`python_walk.py`), and the model's variables (`team.py`).
 """
 
 from __future__ import annotations
@@ -17,19 +16,21 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from abreast import exact
 from abreast.backend.torch import imported_classes, patches
 from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.hooks import Hooks
 from abreast.backend.torch.pickle_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch.python_changes import Change, Path, is_data, restoring, text_of
-from abreast.backend.torch.python_leaves import Fixed
-from abreast.backend.torch.python_opaque import ANEW
+from abreast.backend.torch.python_leaves import CacheParts, Fixed
+from abreast.backend.torch.python_opaque import ANEW, UNSENT
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import kinds
 from abreast.backend.torch.python_walk import Walk, Watched
-from abreast.backend.torch.users_code import is_installed
+from abreast.backend.torch.users_code import is_installed, is_users
 from abreast.errors import ModelError
+from abreast.keras_private.models import KerasSaveable
 
 
 class PythonState:
@@ -68,7 +69,7 @@ class PythonState:
             raise UnknownObject
         if [*map(vars, self._installed)] != self._as_installed and self._note_patches():
             raise UnknownObject
-        changes = self.changes()
+        changes = self._without_unsent(self.changes())
         if any(change.edit == ANEW for change in changes):
             raise UnknownObject
         try:
@@ -76,6 +77,23 @@ class PythonState:
         except ModelError:
             needed = [change for change in changes if not self._is_stray(change)]
             return dump_changes(needed, self._path_of)
+
+    def _without_unsent(self, changes: list[Change]) -> list[Change]:
+        """The changes except those of locks, which are announced."""
+        for change in changes:
+            if change.edit == UNSENT:
+                exact.warn_once(
+                    self._model(),
+                    "locks",
+                    f"{change.name} was taken or released between two steps. Worker processes have locks of their own: a step "
+                    "that asks whether this one is held gets other answers there",
+                )
+        return [change for change in changes if change.edit != UNSENT]
+
+    def announce_of_a_process(self) -> None:
+        """Warn of functions whose result depends on the process that calls them."""
+        for name, function in self._walked.of_a_process.items():
+            exact.warn_once(self._model(), name, _OF_A_PROCESS[name].format(function.__qualname__))
 
     def _is_stray(self, change: Change) -> bool:
         """Whether a change is a new attribute of the script's own (a file, a figure): not sendable, and named by no function."""
@@ -137,12 +155,12 @@ class PythonState:
         return any(lost)
 
     def _beside(self) -> list[Change]:
-        """Changes that set the globals of modules, attributes of classes and defaults of functions."""
-        imported = [node for node in self._walked.nodes.values() if _is_imported(node)]
-        pairs = [(node, part) for node in imported for part in node.parts]
+        """Changes that set the globals of modules, attributes of classes, defaults of functions, and what pickle leaves out."""
+        pairs = [(node, part) for node in self._walked.nodes.values() for part in node.parts]
         return [
             change
             for node, part in pairs
+            if _is_imported(node) or _is_left_out(node, part)
             for change in _changes(node, part, filter(partial(is_data, part), part.all_edits()))
         ]
 
@@ -200,6 +218,10 @@ class PythonState:
         return bool(found)
 
 
+_OF_A_PROCESS = {
+    "id": "{} calls `id`: objects have other ids in the worker processes, so values that are kept by an id are not found there",
+    "__subclasses__": "{} calls `__subclasses__`: worker processes have only those subclasses that the model uses",
+}
 _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Entries, parts.Members)
 
@@ -223,6 +245,19 @@ def _is_as_seen(part: Part) -> bool:
 
 def _installed_classes(kind: type) -> Iterator[type]:
     return (each for each in kind.__mro__ if is_installed(each.__module__))
+
+
+def _is_left_out(node: Watched, part: Part) -> bool:
+    """Whether pickle may leave contents out: results in a cache, and what an object of the user's pickles in its own way."""
+    kind: Any = type(node.value)
+    if isinstance(part, CacheParts):
+        return True
+    return type(part) is parts.Attributes and is_users(kind.__module__) and _pickles_itself(kind)
+
+
+def _pickles_itself(kind: Any) -> bool:
+    names = ["__getstate__"] if issubclass(kind, KerasSaveable) else ["__getstate__", "__reduce__", "__reduce_ex__"]
+    return any(patches.is_code_of_the_user(getattr(kind, name)) for name in names)
 
 
 def _is_imported(node: Watched) -> bool:

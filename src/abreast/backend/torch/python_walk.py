@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,19 +18,28 @@ from typing import Any
 import keras
 
 from abreast.backend.torch import patches
+from abreast.backend.torch.installed_values import InstalledValues
 from abreast.backend.torch.messages import numbered_variables, set_by_scripts
 from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.python_changes import Path, namespace_of
 from abreast.backend.torch.python_kinds import is_watched, parts_of
 from abreast.backend.torch.python_modules import InstalledNames, Names
 from abreast.backend.torch.python_parts import Part, Step
-from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.python_registers import REGISTERS
+from abreast.backend.torch.python_same import PLAIN, is_plain
 from abreast.backend.torch.users_code import globals_read, is_installed, is_users
 from abreast.exact.users_functions import full_cells, names_read, texts_in
 
 _BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
-# Packages whose values are not searched: each process has its own, or they are this package's.
-_NOT_SEARCHED = {"abreast", "builtins", "io", "logging", "os", "sys", "threading"}
+_IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack
+_OF_A_PROCESS = {
+    "builtins",
+    "io",
+    "logging",
+    "os",
+    "sys",
+    "threading",
+}  # modules of which only plain values are searched
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
@@ -59,11 +69,17 @@ _MOST_PATHS = 4
 
 
 class Walk:
-    """The watched values of a model, by identity. `names` collects all names in the user's functions."""
+    """The watched values of a model, by identity. `names` collects all names in the user's functions.
+
+    `of_packages`: functions and classes that are not watched, by identity. `of_a_process`: functions that read what each process
+    has for itself, by the name under which they read it.
+    """
 
     def __init__(self, model: Any, names: set[str]) -> None:
         self.nodes: dict[int, Watched] = {}
         self.names = names
+        self.of_packages: dict[int, Any] = {}
+        self.of_a_process: dict[str, types.FunctionType] = {}
         self.has_grown = False
         self._numbered = {id(variable) for variable in numbered_variables(model)}
         self._found: deque[Watched] = deque()
@@ -71,6 +87,9 @@ class Walk:
         self._open(root)
         self.explore()
         self._reach_patches()
+        registers = self._node_of(vars(warnings))
+        registers.parts += [kind(registers.value) for kind in REGISTERS]
+        registers.parts.append(InstalledValues(self))
 
     def _reach_patches(self) -> None:
         """Watch the code and values that the script put into packages."""
@@ -93,6 +112,8 @@ class Walk:
         node = self.nodes.get(id(value))
         if node is None:
             if not is_watched(value):
+                if isinstance(value, (type, types.FunctionType)):
+                    self.of_packages[id(value)] = value
                 return
             node = self.nodes[id(value)] = Watched(value)
             self._open(node)
@@ -126,11 +147,15 @@ class Walk:
         self._watch_names(namespace, names)
         self._watch_names(vars(builtins), [name for name in names if name not in namespace])
         self.names |= attributes
+        own = {"id"} & set(names) - namespace.keys() | {"__subclasses__"} & attributes
+        self.of_a_process |= dict.fromkeys(own, function)
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
         modules += [cell.cell_contents for cell in full_cells(function)]
         visited: set[int] = set()
         for module in modules:
             self._watch_attributes(module, attributes, visited)
+            if isinstance(module, types.ModuleType) and not _IF_THERE.isdisjoint(attributes):
+                self._watch_names(vars(module), (attributes | texts_in(function.__code__)) - vars(module).keys())
 
     def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
         """Watch a module's attributes that a function names, and likewise in the modules and classes named there."""
@@ -139,8 +164,8 @@ class Walk:
         visited.add(id(holder))
         if isinstance(holder, type):
             self._watch_class(holder, names)
-        elif holder.__name__.partition(".")[0] not in _NOT_SEARCHED:
-            present = [name for name in names if name in vars(holder)]
+        else:
+            present = [name for name in names if name in vars(holder) and _is_searched(holder, vars(holder)[name])]
             self._watch_names(vars(holder), present)
             for name in present:
                 self._watch_attributes(vars(holder)[name], names, visited)
@@ -153,11 +178,15 @@ class Walk:
                 if is_plain(vars(kind)[name]):
                     patches.note(kind, name)
 
-    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+    def _node_of(self, namespace: dict[str, Any]) -> Watched:
         node = self.nodes.get(id(namespace))
         if node is None:
             node = self.nodes[id(namespace)] = Watched(namespace, root=namespace_of(namespace))
             self.has_grown = True
+        return node
+
+    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+        node = self._node_of(namespace)
         if not any(isinstance(part, Names) for part in node.parts):
             is_own = is_users(namespace.get("__name__"))
             node.parts.append(Names(namespace) if is_own else InstalledNames(namespace))
@@ -190,6 +219,12 @@ def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
         yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
     if isinstance(node.value, type) or (node.parts and node.root is None) or node.root == "model":
         yield ("class", None), type(node.value)
+
+
+def _is_searched(module: types.ModuleType, value: Any) -> bool:
+    """Whether a value of a module may be the same in each process."""
+    top = module.__name__.partition(".")[0]
+    return top != "abreast" and (top not in _OF_A_PROCESS or isinstance(value, PLAIN))
 
 
 def _module(name: str) -> types.ModuleType | None:

@@ -109,6 +109,16 @@ def _decimal() -> tuple[Any, ...]:
     return (*first, [], traps)
 
 
+def _numpys_texts() -> dict[str, Any]:
+    """The options by which NumPy makes texts of arrays, without functions, which cannot be sent."""
+    return {**np.get_printoptions(), "formatter": None}
+
+
+def _torchs_texts() -> dict[str, Any]:
+    """The options by which PyTorch makes texts of tensors."""
+    return {**vars(torch._tensor_str.PRINT_OPTS)}
+
+
 def _flash_attention(on: bool | None) -> None:
     if on is not None:
         keras.config.enable_flash_attention() if on else keras.config.disable_flash_attention()
@@ -151,6 +161,8 @@ _ACCESS: dict[str, _Access] = {
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "decimal": (_decimal, lambda arguments: decimal.setcontext(decimal.Context(*arguments))),
     "errors of NumPy": (np.geterr, lambda kinds: np.seterr(**kinds)),
+    "NumPy's texts": (_numpys_texts, lambda options: np.set_printoptions(**options)),
+    "PyTorch's texts": (_torchs_texts, lambda options: torch.set_printoptions(**options)),
     "floatx": (_config.floatx, _config.set_floatx),
     "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),
     "epsilon": (_config.epsilon, _config.set_epsilon),

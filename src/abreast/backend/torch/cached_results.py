@@ -1,0 +1,48 @@
+"""The results that a `functools.lru_cache` holds, and their way into the cache of another process."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+Entry = tuple[tuple[Any, ...], dict[str, Any], Any]  # arguments, arguments by name, and the result
+
+
+def entries(cached: Any) -> list[Entry]:
+    """The entries of a cache of a Python function, in the order in which they came.
+
+    None if the cache tells the types of arguments apart.
+    """
+    is_known = hasattr(cached.__wrapped__, "__code__") and not cached.cache_parameters()["typed"]
+    if not is_known or not cached.cache_info().currsize:
+        return []
+    tables = [each for each in gc.get_referents(cached) if type(each) is dict and each is not vars(cached)]
+    calls = [_call(key) for table in tables[:1] for key in [*table]]
+    return [(args, named, cached(*args, **named)) for args, named in calls]  # found in the cache, not computed
+
+
+def _call(key: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a key: a single number or text stands for itself, and arguments by name follow a mark."""
+    if not isinstance(key, tuple):
+        return (key,), {}
+    mark = next((index for index, each in enumerate(key) if type(each) is object), len(key))
+    rest = key[mark + 1 :]
+    return key[:mark], dict(zip(rest[::2], rest[1::2], strict=True))
+
+
+def fill(cached: Any, found: list[Entry]) -> None:
+    """Put entries into a cache: its function runs, with code that returns the results."""
+    function, results = cached.__wrapped__, [result for *_, result in reversed(found)]
+    code, named = function.__code__, function.__kwdefaults__
+    function.__code__ = _returned.__code__.replace(co_freevars=code.co_freevars)
+    function.__kwdefaults__ = {"_results": results}
+    try:
+        cached.cache_clear()
+        for args, by_name, _ in found:
+            cached(*args, **by_name)
+    finally:
+        function.__code__, function.__kwdefaults__ = code, named
+
+
+def _returned(*args: Any, _results: list[Any], **named: Any) -> Any:
+    return _results.pop()

@@ -1,0 +1,50 @@
+"""Arrays and tensors that Python code may change in place: their contents at one moment. Imports no framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+_MOST_BYTES = 1 << 24
+
+
+class InPlace:
+    """The contents of an array of NumPy or a tensor of PyTorch."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self._content = _copy(array)
+        self._version = _version(array)
+
+    def has_changed(self) -> bool:
+        if isinstance(self.array, np.ndarray):
+            return bool(self.array.tobytes() != self._content.tobytes())
+        return _version(self.array) != self._version
+
+    def put_back(self) -> None:
+        if not self.has_changed():
+            return
+        if isinstance(self.array, np.ndarray):
+            if self.array.flags.writeable:
+                self.array[...] = self._content
+        else:
+            self.array.detach().copy_(self._content)
+            self._version = _version(self.array)
+
+
+def is_changeable(value: Any) -> bool:
+    """Whether a value is such an array or tensor, is no weight, and is small enough to be copied."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes <= _MOST_BYTES
+    is_torchs = ops.is_tensor(value) and hasattr(value, "copy_")
+    return is_torchs and not value.requires_grad and not value.is_meta and value.nbytes <= _MOST_BYTES
+
+
+def _copy(array: Any) -> Any:
+    return array.copy() if isinstance(array, np.ndarray) else array.detach().clone()
+
+
+def _version(array: Any) -> int:
+    return int(getattr(array, "_version", 0))
