@@ -2,8 +2,8 @@
 
 The state is every value that can be reached from the model: values that its objects hold (losses, metrics and optimizer among
 them), and values that their functions read: globals, variables of outer functions, defaults, classes, and code that the script
-put into packages, and registers and settings that any code may read. It is compared wherever the user's code may have run. Changes
-that a step makes happen on every rank. Not here: how the values are found (`python_walk.py`), and the model's variables (`team.py`).
+put into packages. So are the registers that any code may read. It is compared wherever the user's code may have run. Changes that
+a step makes happen on every rank. Not here: how the values are found (`python_walk.py`), and the model's variables (`team.py`).
 """
 
 from __future__ import annotations
