@@ -91,6 +91,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         threads
         typed_command
         units
+        users_functions
         users_line
         whole_file
         """,

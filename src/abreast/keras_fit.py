@@ -16,6 +16,7 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
+from abreast.checkpoints.reached import code_of_steps
 from abreast.checkpoints.which_fit import kept, say_that_loops_are_not_kept
 from abreast.errors import DataError, ModelError
 from abreast.exact import overrides_step
@@ -167,7 +168,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     cut_validation(arguments)
     _check_same_classes(arguments["x"], arguments["validation_data"])
     model = arguments["self"]
-    acting = _acting(arguments["callbacks"])
+    acting = acting_on_batches(arguments["callbacks"])
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
             placement,
@@ -180,7 +181,13 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        BetweenSteps(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
+        BetweenSteps(
+            model,
+            acting,
+            _own_python_step(model, placement),
+            save_on_batches(arguments["callbacks"]),
+            tuple(code_of_steps(model)) if _steps_run_python(model, placement) else (),
+        ),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -195,7 +202,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
     arguments["x"] = _feed(
         placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
@@ -204,7 +211,7 @@ def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], None, None)
-    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
     arguments["x"] = _feed(
         placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
@@ -246,16 +253,15 @@ def _feed(
     return Feed(source, stage, placement.staging, between_steps)
 
 
-def _acting(callbacks: Any) -> tuple[str, ...]:
-    """Names of the user's callbacks that may change a source's data between two batches."""
-    return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
-
-
 def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
     """The name of the user's `train_step`, if its Python runs at every batch; compiled, it runs only once."""
-    if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
+    if overrides_step(model) and _steps_run_python(model, placement):
         return (f"{type(model).__name__}.train_step",)
     return ()
+
+
+def _steps_run_python(model: Any, placement: Placement) -> bool:
+    return bool(placement.backend.steps_run_python or model.run_eagerly)
 
 
 def _check_same_classes(train: Any, validation: Any) -> None:

@@ -25,10 +25,10 @@ from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.row_by_row import row_by_row
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.exact.step_logs import map_logs
-from abreast.exact.users_functions import is_users_function
 from abreast.keras_private import attached
 from abreast.keras_private.modules import module_of
 from abreast.replacing import put_on
+from abreast.users_functions import is_users_function
 
 THE_STEP = -1  # the number of the model's caller: a user's own step
 _thread = threading.local()

@@ -25,7 +25,8 @@ from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.in_place import InPlace, is_changeable
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.exact.replica import Replica
-from abreast.exact.users_functions import (
+from abreast.keras_private.backend import random as keras_random
+from abreast.users_functions import (
     class_values,
     full_cells,
     is_full,
@@ -37,7 +38,6 @@ from abreast.exact.users_functions import (
     twin,
     users_functions,
 )
-from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _MISSING = object()

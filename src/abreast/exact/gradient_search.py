@@ -19,7 +19,7 @@ from abreast.exact.members import members
 from abreast.exact.probe import Probe
 from abreast.exact.rows import RowRange, size
 from abreast.exact.users_code import names_in
-from abreast.exact.users_functions import is_users_function
+from abreast.users_functions import is_users_function
 
 # Names of the user's code without which gradients follow from the values.
 _STOPS = {"stop_gradient", "detach", "no_grad", "custom_gradient", "apply", "register_hook"}

@@ -12,7 +12,7 @@ import keras
 from abreast.exact.containers import contents_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.users_functions import (
+from abreast.users_functions import (
     full_cells,
     function_of,
     functions_of,

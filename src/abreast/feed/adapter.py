@@ -19,13 +19,16 @@ from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
+from abreast.feed.held_by_source import array_held, weights_held
 from abreast.feed.in_process import drawn_per_batch
 from abreast.feed.one_ahead import OneAhead
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
 from abreast.feed.parts import COMPARED_ROWS
 from abreast.feed.pipeline import BatchPipeline, Taken
+from abreast.feed.reach import Reach
 from abreast.feed.shared_random import host_generators
+from abreast.feed.shared_state import SharedState
 from abreast.feed.source import Source, with_held
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import (
@@ -41,12 +44,16 @@ from abreast.stderr import tell_once
 
 @dataclass(frozen=True)
 class BetweenSteps:
-    """Code between steps whose effects a source could see: the model in training, and user code by name."""
+    """Code between steps whose effects a source could see: the model in training, callbacks, and user code by name.
+
+    `code`: the objects whose Python code each step runs; none if steps are compiled.
+    """
 
     model: Any = None
-    callbacks: tuple[str, ...] = ()
+    callbacks: tuple[Any, ...] = ()
     steps: tuple[str, ...] = ()
     saves: bool = False  # whether one of Keras's callbacks saves the model's state between steps
+    code: tuple[Any, ...] = ()
 
 
 class PlaceKeeper(Protocol):
@@ -118,8 +125,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty and self.own_batches is None:
             raise DataError("the data source is empty", "give at least one row")
-        acting = (*self._between_steps.callbacks, *self._between_steps.steps)
-        habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model, acting)
+        habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model)
+        self._look_at_code(habits)
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -128,6 +135,25 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         may_see = habits.runs_here or not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter))
         ahead = may_see and self.stage.keras_reads_ahead(adapter)
         return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures), ahead)
+
+    def _look_at_code(self, habits: Habits) -> None:
+        """Find what the source and the code between its reads could see of one another."""
+        between, source = self._between_steps, self._source
+        acting = (*dict.fromkeys(type(each).__name__ for each in between.callbacks), *between.steps)
+        if habits.watched and acting:
+            habits.read_between(
+                f"{', '.join(acting)} acts on batches, and the data source runs in this process and could see it"
+            )
+        elif habits.watched and between.model is not None:
+            reach = Reach([source.x])
+            if weights_held(reach, between.model):
+                habits.read_between("the data source holds weights of the model in training")
+            elif between.code:
+                habits.state = SharedState(reach, Reach(between.code))
+        elif (
+            self.staging.prefetch is None and between.callbacks and array_held(Reach(between.callbacks), source.arrays)
+        ):
+            habits.read_between(f"{acting[0]} acts on batches, and holds an array of the training data")
 
     @property
     def adapter(self) -> DataAdapter:
@@ -310,8 +336,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def _permit(self, iterator: FeedIterator) -> None:
         """Allow an iterator to read the batches that Keras will ask for in one epoch. Called when the epoch begins."""
-        if (draws := self._open.habits.draws) is not None:
-            draws.begin_epoch()
+        self._open.habits.begin_epoch()
         steps = self._source.steps_per_epoch
         if limit := keras.config.max_steps_per_epoch():
             steps = min(steps or limit, limit)

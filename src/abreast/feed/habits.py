@@ -11,6 +11,7 @@ from typing import Any
 from abreast.feed.in_process import runs_here
 from abreast.feed.reuse import ReuseGuard
 from abreast.feed.shared_random import SharedDraws
+from abreast.feed.shared_state import SharedState
 from abreast.feed.turns import variables_of
 from abreast.keras_private.data_adapters import DataAdapter
 from abreast.staging import Leaves, Staging
@@ -23,9 +24,7 @@ _reported: set[str] = set()
 class Habits:
     """`between`: the source is read between steps. `watched`: it runs in this process, and the user has not set `prefetch`."""
 
-    def __init__(
-        self, adapter: DataAdapter, staging: Staging, leaves: Leaves, model: Any, acting: tuple[str, ...]
-    ) -> None:
+    def __init__(self, adapter: DataAdapter, staging: Staging, leaves: Leaves, model: Any) -> None:
         self.runs_here = runs_here(adapter)
         self.watched = self.runs_here and staging.prefetch is None
         self.between = False
@@ -33,13 +32,30 @@ class Habits:
         self.reported_budget = False
         self.reuse = ReuseGuard(staging.most + 3, leaves)
         self.draws = SharedDraws() if self.watched else None
+        self.state: SharedState | None = None  # with the model's steps
         # Keras itself takes the first two batches of a generator, before the first step.
         self._num_learnt = 3 if self.runs_here else 2
         self._model = model
         self._variables: set[int] = set()
-        if self.watched and acting:
-            names = ", ".join(acting)
-            self.read_between(f"{names} acts on batches, and the data source runs in this process and could see it")
+
+    def begin_epoch(self) -> None:
+        if self.draws is not None:
+            self.draws.begin_epoch()
+        if self.state is not None:
+            self.state.begin_epoch()
+
+    def before_read(self, is_first_step: bool) -> None:
+        """Before a read of the source; `is_first_step`: the step in between drew seeds to build the model."""
+        if self.draws is not None:
+            self.draws.before_read(is_first_step)
+        if self.state is not None:
+            self.state.before_read()
+
+    def after_read(self) -> None:
+        if self.draws is not None:
+            self.draws.after_read()
+        if self.state is not None:
+            self.state.after_read()
 
     def learn(self, num_read: int, draws_with_steps: bool) -> None:
         """Learn from read number `num_read` of an iterator.
@@ -50,6 +66,8 @@ class Habits:
         self.between = self.between or draws_with_steps
         if self.draws is not None and self.draws.shared:
             self.read_between("the data source and something else draw from Python's or NumPy's global generator")
+        if self.state is not None and self.state.changed:
+            self.read_between(f"{self.state.changed} changes, and both the data source and the model's steps use it")
 
     def concerns(self, variable: Any) -> bool:
         """Whether a step of the model in training may change a variable that this source reads."""

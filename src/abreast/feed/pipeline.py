@@ -196,16 +196,14 @@ class BatchPipeline(Generic[Staged]):
 
     def _next_watched(self) -> Any:
         """The next data of the source; learns the source's habits from the read."""
-        habits, draws = self._habits, self._habits.draws
+        habits = self._habits
         learns = not habits.known and self._num_read > 0
         before = self._stage.drawn() if learns else None
-        if draws is not None:
-            draws.before_read(is_first_step=self._num_read == 1)
+        habits.before_read(is_first_step=self._num_read == 1)
         with taking(self):
             data = next(self._batches)
-        if draws is not None:
-            draws.after_read()
-        if not habits.known or draws is not None:
+        habits.after_read()
+        if not habits.known or habits.watched:
             habits.learn(self._num_read + 1, draws_with_steps=learns and before != self._stage.drawn())
         if isinstance(data, Part):
             return replace(data, data=habits.reuse.guard(data.data, self._num_finished))

@@ -35,6 +35,11 @@ class Source:
     begin: Callable[[DataAdapter], Callable[[], Iterator[Any]]]
 
     @property
+    def arrays(self) -> Any:
+        """The inputs, targets and weights of rows, as passed."""
+        return self.x, self.options.get("y"), self.options.get("sample_weight")
+
+    @property
     def steps_per_epoch(self) -> int | None:
         steps: int | None = self.options.get("steps_per_epoch")
         return steps

@@ -17,7 +17,7 @@ from typing import Any
 from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_same import is_plain
 from abreast.errors import ModelError
-from abreast.exact.users_functions import function_of, is_above_keras
+from abreast.users_functions import function_of, is_above_keras
 
 # name -> "value" and the value, or "code" and what `_described` returns; the name of a function itself is "".
 Attributes = dict[str, tuple[str, Any]]

@@ -18,25 +18,12 @@ from typing import Any
 
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import PLAIN, is_plain, kinds
-from abreast.backend.torch.users_code import globals_read, is_installed
-from abreast.exact.users_functions import full_cells, function_of, names_read
+from abreast.backend.torch.users_code import FRAMEWORKS, is_installed
+from abreast.users_functions import full_cells, function_of, globals_read, names_read
 
 Place = tuple[str, ...]  # the name of a module, then names of attributes
 
-# Frameworks, whose settings are sent by name, and packages whose values differ between processes.
-_NOT_SEARCHED = {
-    "accelerate",
-    "jax",
-    "jaxlib",
-    "keras",
-    "numpy",
-    "psutil",
-    "ray",
-    "scipy",
-    "tensorflow",
-    "torch",
-    "tqdm",
-}
+_NOT_SEARCHED = {*FRAMEWORKS, "accelerate", "psutil", "ray", "scipy", "tqdm"}  # these have values of one process, too
 _MOST_OBJECTS = 20_000
 _MOST_ITEMS = 100
 _CONTAINERS = (dict, list, set)

@@ -25,7 +25,7 @@ from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_opaque as opaque
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
-from abreast.backend.torch.users_code import is_installed, is_of_python, is_users
+from abreast.backend.torch.users_code import FRAMEWORKS, is_installed, is_of_python, is_users
 from abreast.keras_private.models import KerasTensor
 from abreast.keras_private.models import Node as KerasNode
 from abreast.keras_private.tracking import Tracker
@@ -124,14 +124,13 @@ def parts_of(value: Any) -> list[type[Part]]:
 def _has_hidden_state(kind: Any, num_slots: int) -> bool:
     """Whether the C code of a package gave objects of a class more memory than their attributes need."""
     own = [each for each in kind.__mro__ if is_installed(each.__module__)]
-    if all(each.__module__.partition(".")[0] in _FRAMEWORKS for each in own):
+    if all(each.__module__.partition(".")[0] in FRAMEWORKS for each in own):
         return False
     pointers = num_slots + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     return bool(kind.__basicsize__ > object.__basicsize__ + _POINTER_BYTES * pointers)
 
 
 _POINTER_BYTES = struct.calcsize("P")
-_FRAMEWORKS = {"jax", "jaxlib", "keras", "numpy", "tensorflow", "torch"}
 
 
 def _is_opaque(value: Any) -> bool:

@@ -27,8 +27,8 @@ from abreast.backend.torch.python_modules import InstalledNames, Names
 from abreast.backend.torch.python_parts import Part, Step
 from abreast.backend.torch.python_registers import REGISTERS
 from abreast.backend.torch.python_same import PLAIN, is_plain
-from abreast.backend.torch.users_code import globals_read, is_installed, is_users
-from abreast.exact.users_functions import full_cells, names_read, texts_in
+from abreast.backend.torch.users_code import is_installed, is_users
+from abreast.users_functions import full_cells, globals_read, names_read, texts_in
 
 _BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
 _IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack

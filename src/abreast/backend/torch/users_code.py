@@ -1,17 +1,14 @@
-"""The names that the user's own functions read, and the test for modules of the user.
-
-A module is the user's if neither Python nor an installed package provides it.
-"""
+"""The test for modules of the user: neither Python nor an installed package provides them."""
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
-import types
-from collections.abc import Iterator
 from pathlib import Path
 
+from abreast.backend.registry import BACKENDS
+
+FRAMEWORKS = {*BACKENDS, "jaxlib", "keras", "numpy"}  # packages whose settings and objects have rules of their own
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -42,14 +39,3 @@ def _is_known(module_name: str | None) -> bool:
 
 def _top(module_name: str | None) -> str:
     return str(module_name).partition(".")[0]
-
-
-@functools.cache
-def globals_read(code: types.CodeType) -> tuple[str, ...]:
-    """The globals that a function's code names, including functions inside it."""
-    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return tuple(sorted(own.union(*map(globals_read, _inner(code)))))
-
-
-def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    return (each for each in code.co_consts if isinstance(each, types.CodeType))

@@ -118,6 +118,13 @@ def names_read(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
+def globals_read(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that a function's code names, including functions inside it."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return tuple(sorted(own.union(*map(globals_read, _inner(code)))))
+
+
+@functools.lru_cache(maxsize=4096)
 def names_loaded(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code that it does not merely set, and the texts that may be names."""
     own = {

@@ -1,0 +1,149 @@
+"""The Python state that the user's code reaches: globals, outer variables, and the contents of objects.
+
+Two pieces of code that reach the same state can see each other's changes. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.feed.values import content, is_generator, is_object
+from abreast.users_functions import (
+    class_values,
+    globals_read,
+    is_full,
+    is_users_class,
+    is_users_function,
+    is_users_module,
+    names_read,
+    names_set,
+    users_functions,
+)
+
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_MOST_OBJECTS = 10_000
+_MOST_ITEMS = 1_000  # of a container whose items are followed
+_MOST_BYTES = 1 << 18  # of an array that is compared
+_APART = (keras.Layer, keras.Variable, keras.optimizers.Optimizer)  # followed only from the roots
+_WITH_HIDDEN = (keras.Layer, keras.losses.Loss, keras.metrics.Metric)  # their `_` attributes are Keras's own
+
+Key = tuple[str, int, str]  # the kind of state, the identity of its owner, and a name
+
+
+@dataclass(frozen=True)
+class State:
+    """State that code may change: `name` as the code has it, `read` returns its present content for comparison."""
+
+    name: str
+    read: Callable[[], Any]
+
+
+class Reach:
+    """What code reaches from `roots`. `met`: all values, by identity. `names`: all names in the code.
+
+    Layers, variables and optimizers that are no roots are not followed.
+    """
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self.states: dict[Key, State] = {}
+        self.names: set[str] = set()
+        self.met: dict[int, Any] = {}
+        roots = [*roots]
+        self._roots = {id(each) for each in roots}
+        self._todo = [(type(each).__name__, each) for each in roots]
+        while self._todo and len(self.met) < _MOST_OBJECTS:
+            name, value = self._todo.pop()
+            if id(value) not in self.met:
+                self.met[id(value)] = value
+                self._open(name, value)
+
+    def _open(self, name: str, value: Any) -> None:
+        if isinstance(value, types.FunctionType):
+            self._open_function(value)
+        elif isinstance(value, types.GeneratorType):
+            self._open_generator(value)
+        elif isinstance(value, types.MethodType):
+            self._follow(name, value.__func__, value.__self__)
+        elif isinstance(value, functools.partial):
+            self._follow(name, value.func, *value.args, *value.keywords.values())
+        elif isinstance(value, type):
+            if is_users_class(value):
+                self._note("class", value, name, lambda: content(class_values(value)))
+                self._follow(name, *users_functions(value), *class_values(value).values())
+        elif isinstance(value, _CONTAINERS):
+            self._note("content", value, name, lambda: content(value))
+            if len(value) <= _MOST_ITEMS:
+                self._follow(name, *(value.values() if isinstance(value, dict) else value))
+        elif is_generator(value) or (isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES):
+            self._note("content", value, name, lambda: content(value))
+        elif id(value) in self._roots or (is_object(value) and not isinstance(value, _APART)):
+            self._open_object(name, value)
+
+    def _open_object(self, name: str, value: Any) -> None:
+        self._note("content", value, name, lambda: [(key, _brief(each)) for key, each in _attributes(value)])
+        self._todo += [(f"{name}.{key}", each) for key, each in _attributes(value)]
+        self._follow(name, *users_functions(type(value)), *filter(is_users_class, type(value).__mro__))
+
+    def _open_function(self, function: types.FunctionType) -> None:
+        if not is_users_function(function):
+            return
+        self._read(function.__code__, function.__globals__)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if is_full(cell):
+                self._note("cell", cell, name, functools.partial(_in_cell, cell))
+                self._todo.append((name, cell.cell_contents))
+        self._follow(function.__name__, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+
+    def _open_generator(self, generator: Any) -> None:
+        if (frame := generator.gi_frame) is not None:
+            self._read(frame.f_code, frame.f_globals)
+            self._todo += frame.f_locals.items()
+
+    def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
+        """Note the globals that code reads or sets, and the attributes of the user's modules."""
+        names = names_read(code)
+        self.names |= names
+        self._name(space, {*globals_read(code), *names_set(code)})
+        for name in globals_read(code):
+            if is_users_module(space.get(name)):
+                self._name(vars(space[name]), names)
+
+    def _name(self, space: dict[str, Any], names: Iterable[str]) -> None:
+        for name in names:
+            if name in space:
+                key = "global", id(space), name
+                self.states[key] = State(name, functools.partial(_in_space, space, name))
+                self._todo.append((name, space[name]))
+
+    def _note(self, kind: str, owner: Any, name: str, read: Callable[[], Any]) -> None:
+        self.states[kind, id(owner), ""] = State(name, read)
+
+    def _follow(self, name: str, *values: Any) -> None:
+        self._todo += [(name, each) for each in values]
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    has_hidden = isinstance(value, _WITH_HIDDEN)
+    return [(name, each) for name, each in vars(value).items() if not (has_hidden and name.startswith("_"))]
+
+
+def _in_cell(cell: Any) -> Any:
+    return _brief(cell.cell_contents)
+
+
+def _in_space(space: dict[str, Any], name: str) -> Any:
+    return _brief(space.get(name))
+
+
+def _brief(value: Any) -> Any:
+    """The content of a value for comparison; for a part of a model or a large array, its identity."""
+    is_large = getattr(value, "nbytes", 0) > _MOST_BYTES
+    return id(value) if is_large or isinstance(value, (keras.Layer, keras.Variable)) else content(value)

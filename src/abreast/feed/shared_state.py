@@ -1,0 +1,48 @@
+"""Detection of Python state that a source and the code between its reads share, and that one of them changes.
+
+Reading ahead would change what the other one finds. Not here: random generators of a process (`shared_random.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abreast.feed.reach import Key, Reach, State
+
+
+class SharedState:
+    """The state that a source and a model's steps both reach, compared around each read of the source."""
+
+    def __init__(self, source: Reach, steps: Reach) -> None:
+        self._states: dict[Key, State] = {key: each for key, each in source.states.items() if key in steps.states}
+        self._after: dict[Key, Any] | None = None
+        self._before: dict[Key, Any] = {}
+        self.changed = ""  # the name of state that has changed
+
+    def begin_epoch(self) -> None:
+        """Forget the last contents: changes between two epochs happen in plain Keras's order anyway."""
+        self._after = None
+
+    def before_read(self) -> None:
+        """Compare with the contents after the last read."""
+        self._before = self._contents()
+        if self._after is not None:
+            self._compare(self._after, self._before)
+
+    def after_read(self) -> None:
+        self._after = self._contents()
+        self._compare(self._before, self._after)
+
+    def _compare(self, old: dict[Key, Any], new: dict[Key, Any]) -> None:
+        if not self.changed and old != new:
+            self.changed = next(self._states[key].name for key in new if old[key] != new[key])
+
+    def _contents(self) -> dict[Key, Any]:
+        return {key: _read(each) for key, each in self._states.items()}
+
+
+def _read(state: State) -> Any:
+    try:
+        return state.read()
+    except RuntimeError:  # a step in another thread changes it now
+        return object()
