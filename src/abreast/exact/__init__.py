@@ -25,6 +25,7 @@ from abreast.exact.members import LEFT_BY_CALLS, has_metrics_of_calls, leaf_metr
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
+from abreast.exact.python_changes import PythonChanges
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
 from abreast.exact.replica import (
@@ -47,6 +48,7 @@ from abreast.exact.warn_once import warn_once
 __all__ = [
     "LEFT_BY_CALLS",
     "Probe",
+    "PythonChanges",
     "Relations",
     "Replica",
     "ReplicaLink",

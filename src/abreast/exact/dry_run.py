@@ -138,7 +138,7 @@ class Snapshot:
             return [value.__func__, value.__self__]
         if is_changeable(value):
             self._arrays.append(InPlace(value))
-        elif _is_own(value):
+        elif is_own(value):
             self._attributes.append((vars(value), dict(vars(value))))
             self._owners.append(value)
             return [*vars(value).values(), *users_functions(type(value)), *type(value).__mro__]
@@ -208,28 +208,6 @@ class Snapshot:
     def name(self, place: tuple[int, str]) -> str:
         owner = self.owner(place)
         return place[1] if owner is None else f"{name_of_owner(owner)}.{place[1]}"
-
-    def changed(self) -> list[str]:
-        """The names of numbers in attributes, and of globals, that have changed."""
-        attributes = [
-            f"{name_of_owner(owner)}.{name}"
-            for owner, (now, before) in zip(self._owners, self._attributes, strict=True)
-            for name, value in list(now.items())
-            if value is not before.get(name) and name not in left_by_calls(owner) and _is_number(value)
-        ]
-        classes = [
-            f"{kind.__name__}.{name}"
-            for kind, before in self._classes
-            for name, value in class_values(kind).items()
-            if value is not before.get(name) and _is_number(value)
-        ]
-        of_modules = [
-            name
-            for space, before in self._globals
-            for name, value in before.items()
-            if space.get(name, _MISSING) is not value and twin(value) is None
-        ]
-        return [*attributes, *classes, *of_modules]
 
     def put_back(self) -> None:
         self._put_back_objects()
@@ -303,7 +281,7 @@ def _is_number(value: Any) -> bool:
     return None not in shape and int(np.prod(shape)) <= _MOST_NUMBERS
 
 
-def _is_own(value: Any) -> bool:
+def is_own(value: Any) -> bool:
     """Whether an object is Keras's or the user's, with plain Python attributes."""
     if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
         return False

@@ -15,7 +15,6 @@ class Probe(Protocol):
     )
 
     has_own_python: bool  # whether each replica runs as Python in a process of its own, with Python objects of its own
-    shares_python: bool  # whether all replicas run as Python in this process, with the same Python objects
 
     def unchanged(self) -> Any:
         """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""

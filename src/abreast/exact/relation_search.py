@@ -100,7 +100,6 @@ class _Search:
         self._whole.run(forward, given)
         self._writes_rows = probe.has_own_python and not all(map(_are_equal, arrays_of(given), arrays_of(data)))
         self._left = LeftTensors(model, snapshot)
-        self._shared = snapshot.changed() if probe.shares_python else []
 
     def result(self) -> Relations:
         held, untracked = _held_elsewhere(self._model), self._whole.untracked
@@ -118,7 +117,7 @@ class _Search:
             Conclusions(self._own_code_around(result.gathered)).judge_own_code(result)
         if not self._is_own:
             self._add_what_calls_leave(result, conclusions, list(zip(self._parts, numbers, strict=True)))
-        result.draws, result.writes_rows, result.shared = draws, self._writes_rows, self._shared
+        result.draws, result.writes_rows = draws, self._writes_rows
         result.makes_metrics = self._whole.makes_metrics
         if kept:
             name = self._snapshot.name(kept)

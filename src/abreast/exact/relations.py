@@ -53,9 +53,6 @@ class Relations:
     # By member and attribute in which a call leaves a tensor for such code: "rows" (one entry per row), "mean" or "sum".
     left_in_calls: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
-    # Names of Python numbers and globals that every replica's step changes.
-    shared: list[str] = field(default_factory=list)
-
     assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
     # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each value that it gets: "rows" for an array
     # with an axis of rows; "mean" or "sum" for a value for a whole batch.
@@ -119,7 +116,6 @@ class Relations:
         self.left = self.left or other.left
         self.apart = self.apart or other.apart
         self.left_in_calls = {**other.left_in_calls, **self.left_in_calls}
-        self.shared = self.shared or other.shared
         self.outputs = {**other.outputs, **self.outputs}
         self.logs = {**other.logs, **self.logs}
         self.makes_metrics |= other.makes_metrics

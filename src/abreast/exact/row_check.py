@@ -302,12 +302,6 @@ def _of_python(found: Relations, code: str, about: str) -> Iterator[tuple[str, s
             "devices reads it: it finds those of one device's rows, so the result is not that of one device. A tensor of one "
             "entry per row, a mean or a sum over rows in an attribute of a layer would be that of all rows",
         )
-    if found.shared:
-        yield (
-            f"shared {found.shared}",
-            f"{', '.join(found.shared)}: the step changes it in Python, and with run_eagerly every replica does, so it "
-            "changes once per replica, not once per step. A variable (add_weight) would be that of one device",
-        )
     if found.writes_rows:
         yield (
             "written rows",

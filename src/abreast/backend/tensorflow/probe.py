@@ -28,7 +28,6 @@ class TensorFlowProbe:
         self._seeds: _Seeds | None = None
         self._changed = ""
         self.is_one_process = is_one_process
-        self.shares_python = bool(model.run_eagerly)
         self.has_own_python = False
 
     @contextmanager

@@ -66,6 +66,7 @@ class Program:
         self._is_eager, self._jit_compile = bool(model.run_eagerly), bool(model.jit_compile)
         self.num_traces = self._first_rows = 0
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
+        self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         self._traces: dict[tuple[str, tuple[int, ...]], tuple[list[Any], Any]] = {}
@@ -180,11 +181,13 @@ class Program:
         width = len(tensors) // len(self.variables.devices)
         total_rows = tf.reduce_sum(counts)
         relations = self.relations(self.model)
-        kept = KeptTensors(self.model)
+        kept, changes = KeptTensors(self.model), self._watched(counts)
 
         def enter(index: int | None) -> None:
             self.variables.enter(index)
             kept.enter(index)
+            if changes is not None:
+                changes.enter(index)
 
         turns = Turns(self.variables.devices, enter, Summaries(self.model), self.reach)
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
@@ -208,11 +211,21 @@ class Program:
 
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
+        if changes is not None:
+            changes.announce(self.model, self._is_eager)
         if self.kind == "predict":
             return self._joined(results, counts)
         if self.kind == "train":
             self._average_states([replica for _, replica in sorted(replicas.items())])
         return self._logs(results, counts, total_rows, relations)
+
+    def _watched(self, counts: Any) -> exact.PythonChanges | None:
+        """The Python values that replicas of this process share, in each trace and in the first step that runs eagerly."""
+        if len(self.variables.devices) == 1 or self._is_watched:
+            return None
+        self._is_watched = self._is_eager
+        rows = tf.get_static_value(counts)
+        return exact.PythonChanges(self.model, () if rows is None else rows[self.reach.first :].tolist())
 
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model

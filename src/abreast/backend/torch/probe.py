@@ -73,7 +73,6 @@ class TorchProbe:
         self._operations = _Operations()
         self._weights: list[tuple[Any, int, Any]] = []  # with the version and a copy of each
         self.is_one_process = False
-        self.shares_python = False
         self.has_own_python = True
 
     @contextmanager
