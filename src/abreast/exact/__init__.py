@@ -39,6 +39,7 @@ from abreast.exact.replica import (
     other_rows,
     replica,
     unpack,
+    working_for,
 )
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.step_logs import map_logs
@@ -97,4 +98,5 @@ __all__ = [
     "update_metrics",
     "warn_once",
     "with_inner",
+    "working_for",
 ]

@@ -115,6 +115,9 @@ class Replica:
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
     left: list[Left] = field(default_factory=list)
     new_metrics: list[Any] = field(default_factory=list)  # metrics that this step has made
+    unique: list[Any] = field(
+        default_factory=list
+    )  # where operations run at once: arrays with each value of another once
 
     def __post_init__(self) -> None:
         if self.relations is not None and (places := self.relations.left_in_calls):

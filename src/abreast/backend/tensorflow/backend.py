@@ -21,6 +21,7 @@ from keras import tree
 from abreast import exact, keras_distribution
 from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
+from abreast.backend.tensorflow import eager_uses
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build, make_metrics
@@ -104,6 +105,7 @@ class TensorFlowBackend:
         exact.install()  # before other code replaces one of these functions for a while
         tensorflow_functions.install()
         tensorflow_variables.install()
+        eager_uses.install()
         epoch_iterator: Any = TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
 

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from abreast import exact
+from abreast.backend.tensorflow import eager_uses
 from abreast.backend.tensorflow.operations import draws_without_seed
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer
@@ -95,6 +96,8 @@ class SharedGradients:
         if not optimizer.built and trainable_variables is not None:
             turns.meet(None, lambda values: self._build_optimizer(optimizer, trainable_variables, len(values)))
         gradients = list(grads)
+        for gradient in gradients:
+            eager_uses.note_unique(gradient)
         if running.own_step:
             gradients = [_weighted(gradient, running.weight) for gradient in gradients]
         if accumulating(optimizer) is not None and turns.reach.total > 1:

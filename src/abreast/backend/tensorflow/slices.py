@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from abreast.backend.tensorflow import eager_uses
 from abreast.backend.tensorflow.operations import OF_SHAPES, behind
 
 ALL_ROWS = "abreast_all_rows"  # a name scope of operations on the rows of all replicas; their gradients have it, too
@@ -38,13 +39,17 @@ class SameIndices:
 
     def parts_of(self, column: Sequence[Any]) -> Iterator[tuple[list[Any], bool]]:
         """The parts of one gradient, each as the replicas' slices, and whether their indices are the same on every replica."""
-        if tf.executing_eagerly():
-            yield list(column), self._all_are_here and _are_equal([slices.indices.numpy() for slices in column])
-            return
-        rows = [_split(slices) for slices in column]
+        is_eager = tf.executing_eagerly()
+        rows = [eager_uses.split(slices) if is_eager else _split(slices) for slices in column]
         parts = list(zip(*rows, strict=True)) if len(set(map(len, rows))) == 1 else [column]
         for part in parts:
-            yield list(part), self._are_same(part)
+            yield list(part), self._have_same_values(part) if is_eager else self._are_same(part)
+
+    def _have_same_values(self, part: Sequence[Any]) -> bool:
+        """Whether indices that are known now are the same, and not those of so many rows, all alike."""
+        first, *others = (slices.indices.numpy() for slices in part)
+        are_equal = self._all_are_here and all(np.array_equal(first, each) for each in others)
+        return are_equal and not (self._rows > 1 and _are_alike(first, self._rows))
 
     def _are_same(self, part: Sequence[Any]) -> bool:
         same = _have_equal_shapes(part) and not any(_follows_own_rows(each.indices.op) for each in part)
@@ -54,10 +59,6 @@ class SameIndices:
             self.is_unclear = True
         self.found.append(same)
         return same
-
-
-def _are_equal(indices: list[Any]) -> bool:
-    return all(np.array_equal(indices[0], each) for each in indices)
 
 
 def _have_equal_shapes(part: Sequence[Any]) -> bool:
@@ -104,7 +105,13 @@ def _may_be_of_rows(indices: Any, rows: int) -> bool:
     length, values = indices.shape[0], _constant(indices)
     if length is not None and length % rows:
         return False
-    return values is None or np.array_equal(values[: len(values) // rows], values[-(len(values) // rows) :])
+    return values is None or _are_alike(values, rows)
+
+
+def _are_alike(values: Any, rows: int) -> bool:
+    """Whether values may be those of so many rows, with the same ones for the first and the last row."""
+    size = len(values) // rows
+    return len(values) % rows == 0 and np.array_equal(values[:size], values[len(values) - size :])
 
 
 def _constant(tensor: Any) -> Any:
@@ -129,7 +136,9 @@ def joined(parts: Sequence[Any]) -> Any:
 
 def are_unique(slices: Any) -> bool:
     """Whether the user's code looks up each index once, however many rows have it (`tf.unique`)."""
-    return not tf.executing_eagerly() and _origin(slices.indices).op.type in ("Unique", "UniqueV2", "UniqueWithCounts")
+    if tf.executing_eagerly():
+        return eager_uses.are_unique(slices)
+    return _origin(slices.indices).op.type in ("Unique", "UniqueV2", "UniqueWithCounts")
 
 
 def unique(slices: Any) -> Any:

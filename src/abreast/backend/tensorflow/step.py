@@ -80,6 +80,7 @@ class Program:
             self._is_noted = True
             with AT_WORK, self.variables.turn(), noting:
                 self.variables.work(adds_up=self._adds_up)
+                self._reducer.same_indices.begin(_rows_of_each(staged.counts))
                 return self._step(staged.structure, counts, tensors)
         structure = str(staged.structure)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
@@ -116,7 +117,7 @@ class Program:
         if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
         same_indices = self._reducer.same_indices
-        rows = fixed[0] if fixed and len(set(fixed)) == 1 else 0
+        rows = _rows_of_each(fixed)
         same_indices.begin(rows)
         function = self._function(staged, specs, fixed)
         if same_indices.is_unclear:
@@ -347,6 +348,11 @@ def _call(model: Any, x: Any, training: bool) -> Any:
 def _counts(counts: tuple[int, ...]) -> Any:
     with tf.device("/CPU:0"):
         return tf.constant(counts, tf.int32)
+
+
+def _rows_of_each(counts: tuple[int, ...]) -> int:
+    """The number of rows of every replica; 0 if it is not known, or not the same."""
+    return counts[0] if len(set(counts)) == 1 else 0
 
 
 def _are_fixed(rows: int, expected: list[Any]) -> bool:
