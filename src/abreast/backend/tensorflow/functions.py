@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,14 +22,14 @@ from tensorflow.python.eager.polymorphic_function.autograph_util import py_func_
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
+from abreast.backend.tensorflow import lost_parts
+from abreast.backend.tensorflow.operations import sets_variables
 from abreast.errors import AbreastError, ModelError
 from abreast.exact import untracked
 from abreast.keras_private import attached
 
 OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
 _LIBRARIES = ("tensorflow.", "keras.")  # functions of these exchange nothing between replicas
-_ASSIGNS = re.compile("Assign|Resource(Scatter|Apply|SparseApply)")  # names of operations
-_WRITES = "_abreast_writes"  # an attribute of a concrete function: what `_writes` has found
 _thread = threading.local()
 
 
@@ -75,7 +74,7 @@ def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs
     if str(getattr(inspect.unwrap(function.python_function), "__module__", "")).startswith(_LIBRARIES):
         return plain(function, *args, **kwargs)
     args, kwargs = tf.nest.map_structure(_argument, _signed(function, args, kwargs))
-    with _own_errors(), _autograph(function) as python:
+    with lost_parts.noting(function, args, kwargs), _own_errors(), _autograph(function) as python:
         return tf.nest.map_structure(_result, python(*args, **kwargs))
 
 
@@ -137,7 +136,7 @@ def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kw
     Raises `ModelError` if it would make a difference that all replicas use the first device's copy of its variables.
     """
     if _thread.num_replicas > 1:
-        if _writes(function):
+        if sets_variables(function):
             raise untracked("a variable in a concrete function")
         for variable in function.variables:
             owner = getattr(variable, OWNER, None)
@@ -148,14 +147,3 @@ def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kw
                     "call the tf.function itself, not what its get_concrete_function() returns",
                 )
     return plain(function, *args, **kwargs)
-
-
-def _writes(function: Any) -> bool:
-    """Whether a concrete function, or one that it calls, assigns to a variable."""
-    known = getattr(function, _WRITES, None)
-    if known is None:
-        definition = function.graph.as_graph_def()
-        nodes = (definition.node, *(called.node_def for called in definition.library.function))
-        known = any(_ASSIGNS.search(node.op) for part in nodes for node in part)
-        setattr(function, _WRITES, known)
-    return bool(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ _PYTHON = ("PyFunc", "EagerPyFunc")
 _CONDITIONS = ("If", "StatelessIf", "Case", "StatelessCase")
 OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _ASSERTION = "AssertGuard"
+_SETTING = re.compile("Assign|Resource(Scatter|Apply|SparseApply)")
+_SETS = "_abreast_sets"  # an attribute of a concrete function: what `sets_variables` has found
 
 
 def draws(graph: Any) -> bool:
@@ -27,6 +30,15 @@ def draws_without_seed(operation: Any) -> bool:
 def calls_python(graph: Any) -> bool:
     """Whether a traced step has a `tf.py_function` or `tf.numpy_function` of the user that may keep a state."""
     return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
+
+
+def sets_variables(function: Any) -> bool:
+    """Whether a concrete function, or one that it calls, assigns to a variable."""
+    known = getattr(function, _SETS, None)
+    if known is None:
+        known = any(_SETTING.search(kind) for kind, _ in _operations(function.graph))
+        setattr(function, _SETS, known)
+    return bool(known)
 
 
 def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replicas: int) -> bool:
