@@ -21,7 +21,15 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
 from abreast.exact.losses import is_of_keras, loss_contribution
-from abreast.exact.members import LEFT_BY_CALLS, has_metrics_of_calls, leaf_metrics, of_calls, optimizers, with_inner
+from abreast.exact.members import (
+    LEFT_BY_CALLS,
+    has_metrics_of_calls,
+    leaf_metrics,
+    name_of,
+    of_calls,
+    optimizers,
+    with_inner,
+)
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
@@ -44,6 +52,8 @@ from abreast.exact.replica import (
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.step_logs import map_logs
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
+from abreast.exact.users_code import names_in
+from abreast.exact.users_functions import full_cells
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
@@ -69,6 +79,7 @@ __all__ = [
     "diverging_variables",
     "exchange",
     "first_leaf",
+    "full_cells",
     "gathering",
     "has_metrics_of_calls",
     "install",
@@ -82,6 +93,8 @@ __all__ = [
     "loss_contribution",
     "map_logs",
     "metrics",
+    "name_of",
+    "names_in",
     "of_calls",
     "optimizers",
     "other_rows",

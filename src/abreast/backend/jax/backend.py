@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding
 from abreast import exact, keras_distribution
 from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
-from abreast.backend.jax import cpu_threads
+from abreast.backend.jax import cpu_threads, remat_once
 from abreast.backend.jax.devices import (
     OF_ALL_PROCESSES,
     VISIBLE,
@@ -151,6 +151,8 @@ class JaxBackend:
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         _announce(model, placement)
+        if placement.num_devices > 1:
+            remat_once.announce(model)
         steps = Steps(kind, model, placement, self.stage(placement), self._newest, self._launched)
         return StepFunction(steps.run, steps.for_keras)
 
