@@ -131,7 +131,8 @@ def parts_of_arrays() -> tuple[Any, Any, list[int]]:
 
 def test_sparse_gradients_go_to_other_processes_once_for_all_devices_of_a_process(worker: Worker) -> None:
     """Processes with other numbers of devices would make other numbers of exchanges."""
-    assert worker.run(exchanges_of_sparse_gradients) == [1, 1, "rows", "rows"]
+    # First whether all look up the same, because operations run at once here; then values and indices.
+    assert worker.run(exchanges_of_sparse_gradients) == [1, 1, "rows", "rows", "rows"]
 
 
 def exchanges_of_sparse_gradients() -> list[Any]:
@@ -149,7 +150,7 @@ def exchanges_of_sparse_gradients() -> list[Any]:
 
     processes: Any = Processes()
     reducer = Reducer(("/CPU:0", "/CPU:1"), processes)
-    sums = reducer.sum_gradients([[tf.IndexedSlices(tf.ones((1, 2)), tf.constant([3]))] for _ in range(2)])
+    sums = reducer.sum_gradients([[tf.IndexedSlices(tf.ones((1, 2)), tf.constant([place]))] for place in (3, 4)])
     return [*(len(row) for row in sums), *processes.exchanged]
 
 

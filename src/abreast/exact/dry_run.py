@@ -136,6 +136,8 @@ class Snapshot:
             return []
         if isinstance(value, types.MethodType):
             return [value.__func__, value.__self__]
+        if isinstance(value, functools.partial):
+            return [value.func, *value.args, *value.keywords.values()]
         if is_changeable(value):
             self._arrays.append(InPlace(value))
         elif is_own(value):
@@ -150,7 +152,7 @@ class Snapshot:
         return []
 
     def _note_function(self, function: Any) -> list[Any]:
-        """Remember the globals and the outer variables that a function may set; return the values that it reads."""
+        """Remember the globals, the outer variables and the attributes that a function may set; return the values that it reads."""
         space, code = function.__globals__, function.__code__
         named = {name: space[name] for name in names_read(code) if name in space}
         kept = {name: space.get(name, _MISSING) for name in names_set(code)}
@@ -163,7 +165,10 @@ class Snapshot:
         of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]
         self._globals.extend(of_modules)
         held = [value for _, each in of_modules for value in each.values()]
-        return [*named.values(), *(contents for _, contents in cells), *held]
+        self._attributes.append((vars(function), dict(vars(function))))
+        self._owners.append(function)
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return [*named.values(), *(contents for _, contents in cells), *held, *vars(function).values(), *defaults]
 
     def rewind(self, generators: bool = True) -> None:
         """Put everything back for another run, or everything except random generators."""

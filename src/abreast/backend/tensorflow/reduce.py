@@ -56,7 +56,7 @@ class Reducer:
     def __init__(self, devices: tuple[str, ...], processes: Processes | None = None) -> None:
         self._devices = devices
         self._processes = processes
-        self.same_indices = SameIndices(all_are_here=processes is None)
+        self.same_indices = SameIndices(processes)
         self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
 
     def sum(self, values: list[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ rows (positions), are the same on every replica, and their values are summed.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from abreast.backend.tensorflow import eager_uses
 from abreast.backend.tensorflow.operations import OF_SHAPES, behind
+from abreast.backend.tensorflow.processes import Processes
 
 ALL_ROWS = "abreast_all_rows"  # a name scope of operations on the rows of all replicas; their gradients have it, too
 
@@ -26,9 +28,9 @@ class SameIndices:
     rows then shows in another trace, for any number of rows.
     """
 
-    def __init__(self, all_are_here: bool) -> None:
-        """`all_are_here`: whether no replica is in another process, which might decide otherwise where operations run at once."""
-        self._all_are_here = all_are_here
+    def __init__(self, processes: Processes | None) -> None:
+        """`processes`: those of other replicas, which decide alike where operations run at once."""
+        self._processes = processes
         self.begin(0)
 
     def begin(self, rows: int, known: Sequence[bool] = ()) -> None:
@@ -48,8 +50,13 @@ class SameIndices:
     def _have_same_values(self, part: Sequence[Any]) -> bool:
         """Whether indices that are known now are the same, and not those of so many rows, all alike."""
         first, *others = (slices.indices.numpy() for slices in part)
-        are_equal = self._all_are_here and all(np.array_equal(first, each) for each in others)
-        return are_equal and not (self._rows > 1 and _are_alike(first, self._rows))
+        are_equal = all(np.array_equal(first, each) for each in others)
+        are_same = are_equal and not (self._rows > 1 and _are_alike(first, self._rows))
+        if self._processes is None:
+            return are_same
+        own = tf.constant([[are_same, len(first), zlib.crc32(first.tobytes())]], tf.int64)
+        of_all = self._processes.rows(own).numpy()
+        return bool(of_all[:, 0].all() and (of_all == of_all[0]).all())
 
     def _are_same(self, part: Sequence[Any]) -> bool:
         same = _have_equal_shapes(part) and not any(_follows_own_rows(each.indices.op) for each in part)
