@@ -33,7 +33,7 @@ from abreast.exact.members import (
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
-from abreast.exact.python_changes import PythonChanges
+from abreast.exact.python_changes import BuildChanges, ReplicaChanges, noting_build, was_changed_by_build
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
 from abreast.exact.replica import (
@@ -58,10 +58,11 @@ from abreast.exact.warn_once import warn_once
 
 __all__ = [
     "LEFT_BY_CALLS",
+    "BuildChanges",
     "Probe",
-    "PythonChanges",
     "Relations",
     "Replica",
+    "ReplicaChanges",
     "ReplicaLink",
     "RowCheck",
     "adds_up",
@@ -95,6 +96,7 @@ __all__ = [
     "metrics",
     "name_of",
     "names_in",
+    "noting_build",
     "of_calls",
     "optimizers",
     "other_rows",
@@ -110,6 +112,7 @@ __all__ = [
     "untracked",
     "update_metrics",
     "warn_once",
+    "was_changed_by_build",
     "with_inner",
     "working_for",
 ]

@@ -152,7 +152,7 @@ class Snapshot:
         return []
 
     def _note_function(self, function: Any) -> list[Any]:
-        """Remember the globals, the outer variables and the attributes that a function may set; return the values that it reads."""
+        """Remember globals, outer variables and attributes that a function may set; return the values that it reads."""
         space, code = function.__globals__, function.__code__
         named = {name: space[name] for name in names_read(code) if name in space}
         kept = {name: space.get(name, _MISSING) for name in names_set(code)}

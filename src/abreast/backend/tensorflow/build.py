@@ -22,7 +22,8 @@ from abreast.replacing import replaced
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and, to train, its optimizer, before any is placed."""
     # A function under `tf.function` would keep the trace made here.
-    with inlined(num_replicas=1), nullcontext() if kind == "train" else _keeping_optimizer(model):
+    keeping = nullcontext() if kind == "train" else _keeping_optimizer(model)
+    with inlined(num_replicas=1), keeping, exact.noting_build(model):
         _build_parts(kind, model, batch)
 
 

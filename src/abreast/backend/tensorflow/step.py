@@ -213,20 +213,24 @@ class Program:
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
         if changes is not None:
-            changes.announce(self.model, self._is_eager)
+            changes.announce()
         if self.kind == "predict":
             return self._joined(results, counts)
         if self.kind == "train":
             self._average_states([replica for _, replica in sorted(replicas.items())])
         return self._logs(results, counts, total_rows, relations)
 
-    def _watched(self, counts: Any) -> exact.PythonChanges | None:
-        """The Python values that replicas of this process share, in each trace and in the first step that runs eagerly."""
-        if len(self.variables.devices) == 1 or self._is_watched:
+    def _watched(self, counts: Any) -> exact.ReplicaChanges | exact.BuildChanges | None:
+        """Notes about Python values that the step changes, in each trace and in the first step that runs eagerly."""
+        is_alone = len(self.variables.devices) == 1
+        if self._is_watched or (is_alone and not exact.was_changed_by_build(self.model)):
             return None
         self._is_watched = self._is_eager
+        if is_alone:
+            return exact.BuildChanges(self.model)
         rows = tf.get_static_value(counts)
-        return exact.PythonChanges(self.model, () if rows is None else rows[self.reach.first :].tolist())
+        rows = () if rows is None else rows[self.reach.first :].tolist()
+        return exact.ReplicaChanges(self.model, rows, self._is_eager)
 
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model
