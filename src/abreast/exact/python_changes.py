@@ -108,5 +108,5 @@ def was_changed_by_build(model: Any) -> bool:
 
 
 def _announce(model: Any, names: Iterable[str], text: str) -> None:
-    if joined := ", ".join(names):
+    if joined := ", ".join(sorted(names)):
         warn_once(model, f"python {joined}", f"{joined}: {text}")

@@ -2,7 +2,7 @@
 
 BACKENDS = ("tensorflow",)
 EXPECTED = {
-    "tensorflow": "announced: Fading.calls, Fading.seen, Fading.kinds, Fading.all_calls, SEEN, losses, Errors.calls:"
+    "tensorflow": "announced: Errors.calls, Fading.all_calls, Fading.calls, Fading.kinds, Fading.seen, SEEN, losses:"
 }
 
 import keras

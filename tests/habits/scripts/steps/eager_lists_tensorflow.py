@@ -2,7 +2,7 @@
 
 BACKENDS = ("tensorflow",)
 EXPECTED = {
-    "tensorflow": "announced: Fading.seen, Fading.numbers, calls, counts: the step changes it in Python, and with run_eagerly"
+    "tensorflow": "announced: Fading.numbers, Fading.seen, calls, counts: the step changes it in Python, and with run_eagerly"
 }
 
 import keras
