@@ -53,7 +53,6 @@ from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.step_logs import map_logs
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
 from abreast.exact.users_code import names_in
-from abreast.exact.users_functions import full_cells
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
@@ -80,7 +79,6 @@ __all__ = [
     "diverging_variables",
     "exchange",
     "first_leaf",
-    "full_cells",
     "gathering",
     "has_metrics_of_calls",
     "install",

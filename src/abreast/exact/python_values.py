@@ -19,7 +19,7 @@ import numpy as np
 from abreast.exact.containers import contents_of, unwrapped
 from abreast.exact.dry_run import is_own
 from abreast.exact.members import left_by_calls, name_of_owner
-from abreast.exact.users_functions import (
+from abreast.users_functions import (
     class_values,
     full_cells,
     functions_of,

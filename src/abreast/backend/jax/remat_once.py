@@ -16,6 +16,7 @@ import keras
 from keras import tree
 
 from abreast import exact
+from abreast.users_functions import full_cells
 
 
 def announce(model: Any) -> None:
@@ -67,6 +68,6 @@ def _called(model: Any, owner: Any, function: Any) -> list[Any]:
     own = vars(itself).items() if isinstance(itself, keras.Layer) else ()
     held = [value for name, value in own if name in names]
     code = getattr(function, "__func__", function)
-    outer = exact.full_cells(code) if isinstance(code, types.FunctionType) else []
+    outer = full_cells(code) if isinstance(code, types.FunctionType) else []
     held += [cell.cell_contents for cell in outer]
     return [each for each in tree.flatten(held) if isinstance(each, keras.Layer) and each is not itself]
