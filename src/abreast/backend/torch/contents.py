@@ -46,7 +46,8 @@ class Contents:
 def digest(tensor: torch.Tensor) -> bytes:
     """The contents of one tensor as bytes, to compare with a later digest."""
     with torch.no_grad():
-        kept = tensor.detach().reshape(-1) if tensor.numel() <= _MOST else _sketch(tensor)
+        # A copy: what `numpy` has seen cannot be resized.
+        kept = tensor.detach().reshape(-1).clone() if tensor.numel() <= _MOST else _sketch(tensor)
     return kept.cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 

@@ -5,6 +5,7 @@ Each rule has a function that describes the object and, where needed, a function
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
 import importlib
@@ -27,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from abreast.backend.torch.modules_by_path import can_import
 from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.unpickle_model import made_module
 from abreast.backend.torch.users_code import is_users
 from abreast.keras_private.models import DynamicBackend
 from abreast.keras_private.torch import get_device
@@ -44,6 +46,8 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
     if isinstance(value, types.FunctionType) and hasattr(value, "_torchdynamo_orig_callable"):
         return lambda compiled: (_same, (compiled._torchdynamo_orig_callable,))
     if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+        if is_users(value.__name__) and not can_import(value.__name__):
+            return lambda module: (made_module, (module.__name__, id(vars(module))))
         # cloudpickle cannot write modules with a class of their own (`torch.ops`, `torch.backends.cudnn`).
         return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
     if type(value).__name__ == "StaticHashTable" and type(value).__module__.startswith("tensorflow."):
@@ -53,12 +57,23 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce
-    return None
+    return _reduce_named if _is_named(value) else None
+
+
+def _is_named(value: Any) -> bool:
+    """Whether an object's pickle is the name of a global that other processes do not have, as that of a single object may be."""
+    kind: Any = type(value)
+    is_own = isinstance(kind.__reduce__, types.FunctionType) and is_users(kind.__module__)
+    return is_own and not can_import(kind.__module__) and isinstance(value.__reduce__(), str)
+
+
+def _reduce_named(value: Any) -> Any:
+    return object.__new__, (type(value),), vars(value), None, None, _set_attributes
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:
-    flat = tensor.detach()
     parameter = isinstance(tensor, torch.nn.Parameter)
+    flat = tensor.detach() if parameter else tensor.detach().clone()  # what `numpy` has seen cannot be resized
     requires_grad = tensor.requires_grad and tensor.is_leaf
     if flat.is_meta or flat.layout != torch.strided or flat.is_quantized:
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
@@ -81,6 +96,7 @@ def _make_tensor(data: Any, dtype: torch.dtype, layout: Any, parameter: bool, re
     shape, strides = layout
     if len(data):
         tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype).reshape(shape).to(device)
+        tensor = tensor if parameter else tensor.clone()  # with memory of its own, which a script may resize
     else:
         tensor = torch.empty(shape, dtype=dtype, device=device)
     if strides is not None and strides != tensor.stride():
@@ -188,6 +204,14 @@ def _make_cache(function: Any, parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
+def _reduce_c_array(array: Any) -> Any:
+    return _make_c_array, (array._type_, array._length_, bytes(array))
+
+
+def _make_c_array(kind: Any, length: int, data: bytes) -> Any:
+    return (kind * length).from_buffer_copy(data)
+
+
 def _reduce_weak_dict(value: Any) -> Any:
     return _make_weak_dict, (type(value), dict(value.items()))
 
@@ -203,7 +227,14 @@ def _reduce_logger(logger: logging.Logger) -> Any:
     chain: list[Any] = [logger]
     while chain[-1].parent is not None:
         chain.append(chain[-1].parent)
-    return _make_logger, (logger.name, [(each.name, each.level, each.disabled, each.propagate) for each in chain])
+    settings = [(each.name, each.level, each.disabled, each.propagate) for each in chain]
+    own = {
+        name: value for name, value in vars(logger).items() if name not in _OF_LOGGERS and travels_with_callback(value)
+    }
+    return _make_logger, (logger.name, settings), own, None, None, _set_attributes
+
+
+_OF_LOGGERS = vars(logging.getLogger())  # the names of the attributes of every logger
 
 
 def _make_logger(name: str, chain: list[tuple[str, int, bool, bool]]) -> logging.Logger:
@@ -275,6 +306,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
     (logging.Logger, _reduce_logger),
+    (ctypes.Array, _reduce_c_array),
     (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
     (threading.Event, lambda event: (_make_event, (event.is_set(),))),
     (threading.Condition, lambda condition: (threading.Condition, ())),

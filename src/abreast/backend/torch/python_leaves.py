@@ -6,6 +6,7 @@ See `python_parts.py`.
 from __future__ import annotations
 
 import array
+import ctypes
 import functools
 import pickle
 import random
@@ -167,6 +168,8 @@ class TensorNumbers(Part):
         tensor = tensor_of(owner)
         assert tensor is not None
         with torch.no_grad():
+            if tensor.shape != edit[1].shape:
+                tensor.resize_(edit[1].shape)
             tensor.copy_(edit[1])
 
 
@@ -195,6 +198,7 @@ def _put_bytes(owner: Any, data: bytes) -> None:
 
 _REGISTERS: tuple[tuple[Any, Any, Any], ...] = (
     (bytearray, bytes, _put_bytes),
+    (ctypes.Array, bytes, lambda own, data: ctypes.memmove(own, data, len(data))),
     (array.array, array.array.tobytes, _put_bytes),
     (random.Random, random.Random.getstate, random.Random.setstate),
     (

@@ -64,10 +64,11 @@ _OF_A_CLASS = {
 
 
 class Names(Named):
-    """The globals of a module that functions read."""
+    """The globals of a module that functions read; `unnamed`: those that pickle does not find in the functions' code."""
 
     def __init__(self, owner: dict[str, Any]) -> None:
         self._names: tuple[str, ...] = ()
+        self.unnamed: set[str] = set()
         super().__init__(owner)
 
     def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:

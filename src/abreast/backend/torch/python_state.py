@@ -162,6 +162,16 @@ class PythonState:
             for node, part in pairs
             if _is_imported(node) or _is_left_out(node, part)
             for change in _changes(node, part, filter(partial(is_data, part), part.all_edits()))
+        ] + self._unnamed()
+
+    def _unnamed(self) -> list[Change]:
+        """Changes that set globals of modules that nothing can import, which the model's functions read without naming them."""
+        made = [node for node in self._walked.nodes.values() if isinstance(node.root, tuple) and not _is_imported(node)]
+        pairs = [(node, part) for node in made for part in node.parts if isinstance(part, modules.Names)]
+        return [
+            change
+            for node, part in pairs
+            for change in _changes(node, part, [edit for edit in part.all_edits() if edit[1] in part.unnamed])
         ]
 
     # Comparing.

@@ -12,6 +12,7 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,14 @@ from abreast.backend.torch.python_same import PLAIN, is_plain
 from abreast.backend.torch.users_code import is_installed, is_users
 from abreast.users_functions import full_cells, globals_read, names_read, texts_in
 
-_BY_TEXT = {"globals", "vars", "eval", "exec"}  # through these, code reads globals that it names by texts
+_BY_TEXT = {
+    "globals",
+    "vars",
+    "eval",
+    "exec",
+    "modules",
+    "__main__",
+}  # through these, code reads globals without naming them
 _IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack
 _OF_A_PROCESS = {
     "builtins",
@@ -143,7 +151,12 @@ class Walk:
         names = globals_read(function.__code__)
         attributes = names_read(function.__code__)
         if not _BY_TEXT.isdisjoint(attributes):
-            names = (*names, *texts_in(function.__code__))
+            unnamed = {
+                *attributes,
+                *texts_in(function.__code__),
+                *_names_in_texts(function.__code__),
+            } & namespace.keys()
+            self._watch_unnamed(namespace, unnamed - {*names})
         self._watch_names(namespace, names)
         self._watch_names(vars(builtins), [name for name in names if name not in namespace])
         self.names |= attributes
@@ -154,6 +167,8 @@ class Walk:
         visited: set[int] = set()
         for module in modules:
             self._watch_attributes(module, attributes, visited)
+            if isinstance(module, types.ModuleType) and not can_import(module.__name__):
+                self._watch_unnamed(vars(module), attributes & vars(module).keys())
             if isinstance(module, types.ModuleType) and not _IF_THERE.isdisjoint(attributes):
                 self._watch_names(vars(module), (attributes | texts_in(function.__code__)) - vars(module).keys())
 
@@ -185,7 +200,11 @@ class Walk:
             self.has_grown = True
         return node
 
-    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+    def _watch_unnamed(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+        """Watch globals that code reads without naming them: pickle sends no such globals with a function."""
+        self._watch_names(namespace, names).unnamed.update(names)
+
+    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> Names:
         node = self._node_of(namespace)
         if not any(isinstance(part, Names) for part in node.parts):
             is_own = is_users(namespace.get("__name__"))
@@ -193,6 +212,7 @@ class Walk:
         part = next(part for part in node.parts if isinstance(part, Names))
         for step, value in part.add(names):
             self.reach(value, node, step)
+        return part
 
     def leave(self, value: Any, parent: Watched, step: Step) -> bool:
         """Forget that `parent` holds a value; True if only a new walk can find the paths of the remaining values."""
@@ -227,6 +247,16 @@ def _is_searched(module: types.ModuleType, value: Any) -> bool:
     return top != "abreast" and (top not in _OF_A_PROCESS or isinstance(value, PLAIN))
 
 
+def _names_in_texts(code: types.CodeType) -> Iterator[str]:
+    """The names in the texts of a function that are Python, as `eval` takes them."""
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names_in_texts(each)
+        elif isinstance(each, str) and not each.isidentifier():
+            with suppress(SyntaxError, ValueError):
+                yield from names_read(compile(each, "<text>", "exec"))
+
+
 def _module(name: str) -> types.ModuleType | None:
     """The user's module of that name, if it has been imported."""
-    return sys.modules.get(name) if is_users(name) and can_import(name) else None
+    return sys.modules.get(name) if is_users(name) and name != "__main__" else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -37,13 +38,22 @@ def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
 
 
 def namespace(name: str, number: int | None) -> dict[str, Any]:
-    """The globals of the caller's functions in this process: a module's, or those of its `__main__` by number."""
-    if number is None:
-        return vars(importlib.import_module(name))
-    return _NAMESPACES.setdefault((name, number), {})
+    """The globals of the caller's functions in this process: a module's, or by number those of one that nothing can import."""
+    return vars(importlib.import_module(name) if number is None else made_module(name, number))
 
 
-_NAMESPACES: dict[tuple[str, int], dict[str, Any]] = {}
+def made_module(name: str, number: int) -> types.ModuleType:
+    """This process's module for one of the caller's that nothing can import, such as its `__main__`."""
+    if (name, number) not in _MADE:
+        module = _MADE[name, number] = types.ModuleType(name)
+        if all(module is each for (known, _), each in _MADE.items() if known == name):
+            _REPLACED.append(sys.modules.get(name))
+            sys.modules[name] = module
+    return _MADE[name, number]
+
+
+_MADE: dict[tuple[str, int], types.ModuleType] = {}
+_REPLACED: list[Any] = []  # Python clears the globals of a module that nothing holds
 
 
 class _Reader(pickle.Unpickler):
@@ -90,8 +100,7 @@ class _ChangeReader(pickle.Unpickler):
 
 def _load_namespace(name: str, number: int | None, first: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     names = namespace(name, number)
-    for key, value in first:
-        names.setdefault(key, value)
+    names.update((key, value) for key, value in first if names.get(key) is None)
     return names
 
 
