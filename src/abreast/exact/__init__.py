@@ -34,6 +34,7 @@ from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
 from abreast.exact.python_changes import BuildChanges, ReplicaChanges, noting_build, was_changed_by_build
+from abreast.exact.python_values import thread_locals
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
 from abreast.exact.replica import (
@@ -106,6 +107,7 @@ __all__ = [
     "running",
     "sees_updates",
     "state_rule_of_own_step",
+    "thread_locals",
     "unpack",
     "untracked",
     "update_metrics",

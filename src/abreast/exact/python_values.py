@@ -6,9 +6,11 @@ tensors, which each replica finds apart, and what a dry run restores (`dry_run.p
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import operator
+import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -36,7 +38,7 @@ _MOST_ITEMS = 1000  # of a container, that are compared one by one
 _MOST_BYTES = 1 << 16  # of an array
 _DEPTH = 3  # of containers in containers
 _OF_KERAS = frozenset(("_losses", "_loss_ids"))  # of a layer: the losses of its present call
-_PLAIN = (bool, int, float, complex, str, bytes, np.generic, itertools.count)
+_PLAIN: tuple[Any, ...] = (bool, int, float, complex, str, bytes, itertools.count)
 
 Names = frozenset[str]
 Place = tuple[int, str]  # the number of a space, and a name in it
@@ -72,6 +74,11 @@ class PythonValues:
         return f"{owner}.{place[1]}" if owner else place[1]
 
 
+def thread_locals(model: Any) -> list[Any]:
+    """The objects that a model reaches and that have other attributes in each thread."""
+    return [each for each in _reached(model) if isinstance(each, threading.local)]
+
+
 def unlike(marks: Marks, before: Marks) -> list[Place]:
     """The places whose marks are not as before."""
     return [place for place, mark in marks.items() if mark != before.get(place, _ABSENT)]
@@ -79,7 +86,7 @@ def unlike(marks: Marks, before: Marks) -> list[Place]:
 
 def _spaces(model: Any) -> Iterator[_Space]:
     """The places of Python values that the user's code, as far as a model reaches it, may change."""
-    reached = _reached(model)
+    reached = [each for each in _reached(model) if _may_change(each)]
     functions = [each for each in reached if isinstance(each, types.FunctionType)]
     named = frozenset[str]().union(*(_names(each) for each in functions)) - _OF_KERAS
     for value in reached if named else ():
@@ -128,7 +135,7 @@ def _defaults(function: Any) -> dict[str, Any]:
 
 
 def _reached(model: Any) -> list[Any]:
-    """The objects that a model holds, and the functions, the classes and the globals of the user that these use."""
+    """The values that a model holds, and the functions, the classes and the globals of the user that these use."""
     seen: dict[int, Any] = {}
     todo = [model]
     while todo and len(seen) < _MOST_OBJECTS:
@@ -136,7 +143,7 @@ def _reached(model: Any) -> list[Any]:
         if id(value) not in seen:
             seen[id(value)] = value
             todo.extend(_held(value))
-    return [each for each in seen.values() if _may_change(each)]
+    return [*seen.values()]
 
 
 def _may_change(value: Any) -> bool:
@@ -184,9 +191,12 @@ def _used(function: Any) -> list[Any]:
 def _mark(value: Any, depth: int = _DEPTH) -> Any:
     """A mark that differs if a number, a text, an array or the contents of a container does; None for other objects."""
     value = unwrapped(value)
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, enum.Enum):
+        return value._name_
+    for kind in _PLAIN:
+        if isinstance(value, kind):
+            return kind.__repr__(value)  # a class of the user may have one of its own
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tobytes() if value.dtype.kind in "biufcSU" and value.nbytes <= _MOST_BYTES else value.shape
     if (contents := contents_of(value)) is not None or isinstance(value, tuple):
         return _mark_of_items(value if contents is None else contents, depth)

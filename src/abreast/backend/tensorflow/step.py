@@ -66,6 +66,7 @@ class Program:
         self._is_eager, self._jit_compile = bool(model.run_eagerly), bool(model.jit_compile)
         self.num_traces = self._first_rows = 0
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
+        self._thread_locals = exact.thread_locals(model)
         self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
@@ -190,7 +191,7 @@ class Program:
             if changes is not None:
                 changes.enter(index)
 
-        turns = Turns(self.variables.devices, enter, Summaries(self.model), self.reach)
+        turns = Turns(self.variables.devices, enter, Summaries(self.model), self.reach, self._thread_locals)
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
         replicas: dict[int, exact.Replica] = {}
 

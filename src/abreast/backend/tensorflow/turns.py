@@ -31,12 +31,21 @@ class _Stopped(BaseException):
 
 
 class Turns:
-    """The replicas of one step. `enter(index)` is called before each turn of a replica, `enter(None)` before the caller's."""
+    """The replicas of one step. `enter(index)` is called before each turn of a replica, `enter(None)` before the caller's.
+
+    `thread_locals`: objects of the user whose attributes the threads of replicas take over from the caller's.
+    """
 
     def __init__(
-        self, devices: Sequence[str], enter: Callable[[int | None], None], summaries: Summaries, reach: Reach
+        self,
+        devices: Sequence[str],
+        enter: Callable[[int | None], None],
+        summaries: Summaries,
+        reach: Reach,
+        thread_locals: Sequence[Any] = (),
     ) -> None:
         self.devices = devices
+        self.thread_locals = thread_locals
         self.reach = reach
         self.summaries = summaries
         self.befores: dict[Any, Any] = {}  # see `exact.ReplicaLink`
@@ -59,6 +68,7 @@ class Turns:
         finally:
             self._stop()
             self._enter(None)
+        self._threads[0].thread_values.put_back()
         return [thread.result for thread in self._threads]
 
     def meet(self, value: Any, combine: Combine) -> Any:
@@ -133,12 +143,15 @@ class _ReplicaThread(threading.Thread):
         self._function = function
         self._context = contextvars.copy_context()
         self._keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)
+        self.thread_values = _ThreadValues(turns.thread_locals)
 
     def run(self) -> None:
         self.turn.acquire()
         try:
             if not self._turns._stopping:
+                self.thread_values.put_back()
                 self._context.run(self._call)
+                self.thread_values.read()
         except _Stopped:
             pass
         except BaseException as error:  # raised again in the caller's thread
@@ -159,6 +172,22 @@ class _ReplicaThread(threading.Thread):
         devices = self._turns.devices
         with inlined(self._turns.reach.total), _in_graph(self.graph), tf.device(devices[self.index]):
             self.result = self._function(self.index)
+
+
+class _ThreadValues:
+    """The attributes that some objects have in the present thread, for another thread."""
+
+    def __init__(self, objects: Sequence[Any]) -> None:
+        self._objects = objects
+        self.read()
+
+    def read(self) -> None:
+        self._values = [dict(vars(each)) for each in self._objects]
+
+    def put_back(self) -> None:
+        for each, values in zip(self._objects, self._values, strict=True):
+            vars(each).clear()
+            vars(each).update(values)
 
 
 def _graph() -> Any:

@@ -5,6 +5,7 @@ Each rule has a function that describes the object and, where needed, a function
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import enum
 import functools
@@ -307,6 +308,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
     (logging.Logger, _reduce_logger),
     (ctypes.Array, _reduce_c_array),
+    (contextvars.ContextVar, lambda variable: (contextvars.ContextVar, (variable.name,))),  # its value follows
     (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
     (threading.Event, lambda event: (_make_event, (event.is_set(),))),
     (threading.Condition, lambda condition: (threading.Condition, ())),

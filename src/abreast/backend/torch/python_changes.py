@@ -100,6 +100,8 @@ def follow(value: Any, step: Step) -> Any:
         return value.__closure__[name]
     if how == "contents":
         return value.cell_contents
+    if how == "value":
+        return value.get()
     return type(value) if how == "class" else value.__bases__[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextvars
 import enum
 import functools
 import io
@@ -93,7 +94,15 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
 _OPAQUE: tuple[Any, ...] = (frozenset, enum.EnumMeta, io.StringIO, io.BytesIO)
 _ENTERED: tuple[Any, ...] = (
-    *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
+    *(
+        contextvars.ContextVar,
+        types.FunctionType,
+        type,
+        types.ModuleType,
+        types.CellType,
+        types.SimpleNamespace,
+        argparse.Namespace,
+    ),
     *(threading.local, threading.Event, threading.Semaphore, threading.Barrier, io.TextIOWrapper, *_LOCKS),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
@@ -157,6 +166,7 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     (type, [modules.ClassAttributes, opaque.Bases]),
     (types.ModuleType, []),
     (types.CellType, [leaves.CellContents]),
+    (contextvars.ContextVar, [leaves.ContextValue]),
     ((torch.Tensor, keras.Variable), [leaves.TensorNumbers]),
     (np.ndarray, [leaves.Numbers]),
     (defaultdict, [parts.Items, leaves.Factory]),

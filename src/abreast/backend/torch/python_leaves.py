@@ -37,6 +37,7 @@ class Fixed(Part):
         return ((("attribute", name), getattr(self.owner, name)) for name in names)
 
 
+_UNSET = object()
 _HELD: dict[Any, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"),
     types.BuiltinMethodType: ("__self__",),
@@ -118,6 +119,26 @@ class CellContents(Part):
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
         owner.cell_contents = edit[1]
+
+
+class ContextValue(Part):
+    """The present value of a `contextvars.ContextVar`."""
+
+    def look(self) -> Any:
+        try:
+            return settle(self.owner.get())
+        except LookupError:
+            return _UNSET
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return iter([(("value", None), bare(self.seen))])
+
+    def all_edits(self) -> list[Edit]:
+        return [("whole", bare(self.seen))] if self.seen is not _UNSET else []
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.set(edit[1])
 
 
 class Factory(Part):

@@ -23,7 +23,7 @@ from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.hooks import Hooks
 from abreast.backend.torch.pickle_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch.python_changes import Change, Path, is_data, restoring, text_of
-from abreast.backend.torch.python_leaves import CacheParts, Fixed
+from abreast.backend.torch.python_leaves import CacheParts, ContextValue, Fixed
 from abreast.backend.torch.python_opaque import ANEW, UNSENT
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import kinds
@@ -258,9 +258,9 @@ def _installed_classes(kind: type) -> Iterator[type]:
 
 
 def _is_left_out(node: Watched, part: Part) -> bool:
-    """Whether pickle may leave contents out: results in a cache, and what an object of the user's pickles in its own way."""
+    """Whether pickle leaves contents out: results in a cache, a variable's value, and what the user's objects may leave out."""
     kind: Any = type(node.value)
-    if isinstance(part, CacheParts):
+    if isinstance(part, (CacheParts, ContextValue)):
         return True
     return type(part) is parts.Attributes and is_users(kind.__module__) and _pickles_itself(kind)
 
