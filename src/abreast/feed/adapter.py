@@ -19,7 +19,7 @@ from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
-from abreast.feed.held_by_source import array_held, weights_held
+from abreast.feed.held_by_source import array_held, held_by
 from abreast.feed.in_process import drawn_per_batch
 from abreast.feed.one_ahead import OneAhead
 from abreast.feed.own_batches import OwnBatches
@@ -144,10 +144,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
             habits.read_between(
                 f"{', '.join(acting)} acts on batches, and the data source runs in this process and could see it"
             )
-        elif habits.watched and between.model is not None:
+        elif habits.watched:
             reach = Reach([source.x])
-            if weights_held(reach, between.model):
-                habits.read_between("the data source holds weights of the model in training")
+            if held := held_by(reach, between.model):
+                habits.read_between(f"the data source holds {held}")
             elif between.code:
                 habits.state = SharedState(reach, Reach(between.code))
         elif (

@@ -1,10 +1,11 @@
-"""Data of a training that other code holds: weights that a source reads without Keras, training arrays that callbacks may change.
+"""Data that code holds: weights that a source reads without Keras, values of a thread, training arrays that callbacks may change.
 
 Such reads and changes cannot be noticed when they happen. Imports no framework.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import keras
@@ -18,7 +19,14 @@ _PAST_KERAS = frozenset(
 )
 
 
-def weights_held(source: Reach, model: Any) -> bool:
+def held_by(source: Reach, model: Any) -> str:
+    """What a source's code holds, for a message; "" if it is nothing of that kind. `model`: the model in training, or None."""
+    if any(isinstance(each, threading.local) and vars(each) for each in source.met.values()):
+        return "values of the thread of the script (threading.local)"
+    return "weights of the model in training" if model is not None and _weights_held(source, model) else ""
+
+
+def _weights_held(source: Reach, model: Any) -> bool:
     """Whether a source's code holds the memory of a weight, or a part of the model and the name of a method that leads there."""
     layers = {id(each) for each in model._flatten_layers()}
     if not source.met.keys().isdisjoint(layers) and not _PAST_KERAS.isdisjoint(source.names):
