@@ -17,9 +17,8 @@ from weakref import WeakKeyDictionary
 from abreast.exact.python_values import Marks, Place, PythonValues, unlike
 from abreast.exact.warn_once import warn_once
 
-_of_build: WeakKeyDictionary[Any, frozenset[str]] = (
-    WeakKeyDictionary()
-)  # names of the values that a model's build changed
+# Names of the values that a model's build changed.
+_of_build: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
 _OF_EACH_STEP = (
     "the step changes it in Python, and with run_eagerly every replica does, so it changes once per replica, not once per step. "
     "A variable (add_weight) would be that of one device"

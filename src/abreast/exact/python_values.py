@@ -34,7 +34,7 @@ from abreast.users_functions import (
 )
 
 _MOST_OBJECTS = 100_000
-_MOST_ITEMS = 1000  # of a container, that are compared one by one
+_MOST_ITEMS = (5, 20, 1000)  # of a container, that are compared one by one, from the innermost one to the outermost
 _MOST_BYTES = 1 << 16  # of an array
 _DEPTH = 3  # of containers in containers
 _OF_KERAS = frozenset(("_losses", "_loss_ids"))  # of a layer: the losses of its present call
@@ -140,7 +140,7 @@ def _reached(model: Any) -> list[Any]:
     todo = [model]
     while todo and len(seen) < _MOST_OBJECTS:
         value = unwrapped(todo.pop())
-        if id(value) not in seen:
+        if type(value) not in _PLAIN and id(value) not in seen:
             seen[id(value)] = value
             todo.extend(_held(value))
     return [*seen.values()]
@@ -206,7 +206,7 @@ def _mark(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def _mark_of_items(items: Any, depth: int) -> Any:
-    if not depth or len(items) > _MOST_ITEMS or isinstance(items, set):
+    if not depth or len(items) > _MOST_ITEMS[depth - 1] or isinstance(items, set):
         return len(items)
     if isinstance(items, dict):
         return len(items), [(_mark(key, 0), _mark(each, depth - 1)) for key, each in list(items.items())]

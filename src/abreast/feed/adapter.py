@@ -126,7 +126,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         if adapter.num_batches == 0 and not self.may_be_empty and self.own_batches is None:
             raise DataError("the data source is empty", "give at least one row")
         habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model)
-        self._look_at_code(habits)
+        if habits.watched:
+            self._look_at_source(habits)
+        elif self.staging.prefetch is None:
+            self._look_at_arrays(habits)
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -136,24 +139,25 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         ahead = may_see and self.stage.keras_reads_ahead(adapter)
         return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures), ahead)
 
-    def _look_at_code(self, habits: Habits) -> None:
-        """Find what the source and the code between its reads could see of one another."""
-        between, source = self._between_steps, self._source
-        acting = (*dict.fromkeys(type(each).__name__ for each in between.callbacks), *between.steps)
-        if habits.watched and acting:
-            habits.read_between(
-                f"{', '.join(acting)} acts on batches, and the data source runs in this process and could see it"
-            )
-        elif habits.watched:
-            reach = Reach([source.x])
-            if held := held_by(reach, between.model):
-                habits.read_between(f"the data source holds {held}")
-            elif between.code:
-                habits.state = SharedState(reach, Reach(between.code))
-        elif (
-            self.staging.prefetch is None and between.callbacks and array_held(Reach(between.callbacks), source.arrays)
-        ):
-            habits.read_between(f"{acting[0]} acts on batches, and holds an array of the training data")
+    def _look_at_source(self, habits: Habits) -> None:
+        """Find what a source that runs in this process, and the code between its reads, could see of one another."""
+        between = self._between_steps
+        if acting := (*dict.fromkeys(type(each).__name__ for each in between.callbacks), *between.steps):
+            names = ", ".join(acting)
+            habits.read_between(f"{names} acts on batches, and the data source runs in this process and could see it")
+            return
+        reach = Reach([self._source.x])
+        if held := held_by(reach, between.model):
+            habits.read_between(f"the data source holds {held}")
+        elif between.code:
+            habits.state = SharedState(reach, Reach(between.code))
+
+    def _look_at_arrays(self, habits: Habits) -> None:
+        """Find whether a callback that acts on batches may change the arrays of the source."""
+        acting = self._between_steps.callbacks
+        if acting and array_held(Reach(acting), self._source.arrays):
+            name = type(acting[0]).__name__
+            habits.read_between(f"{name} acts on batches, and holds an array of the training data")
 
     @property
     def adapter(self) -> DataAdapter:

@@ -5,13 +5,15 @@ Such reads and changes cannot be noticed when they happen. Imports no framework.
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
-from abreast.feed.reach import Reach
+from abreast.feed.reach import Reach, is_array
 
 # Methods of PyTorch's modules that lead to weights.
 _PAST_KERAS = frozenset(
@@ -31,25 +33,23 @@ def _weights_held(source: Reach, model: Any) -> bool:
     layers = {id(each) for each in model._flatten_layers()}
     if not source.met.keys().isdisjoint(layers) and not _PAST_KERAS.isdisjoint(source.names):
         return True
-    places = {_place(each._value) for each in model.variables} - {None}
-    return any(_place(each) in places for each in source.met.values())
+    weights = _arrays(each._value for each in model.variables)
+    return any(np.may_share_memory(one, other) for one in _arrays(source.met.values()) for other in weights)
 
 
 def array_held(code: Reach, data: Any) -> bool:
     """Whether code holds the memory of an array of training data."""
-    arrays = [each for each in map(_as_array, keras.tree.flatten(data)) if each is not None]
-    held = [each for each in map(_as_array, code.met.values()) if each is not None]
+    arrays, held = _arrays(keras.tree.flatten(data)), _arrays(code.met.values())
     return any(np.may_share_memory(one, other) for one in arrays for other in held)
 
 
-def _place(value: Any) -> int | None:
-    array = _as_array(value)
-    return None if array is None or not array.size else int(array.__array_interface__["data"][0])
+def _arrays(values: Iterable[Any]) -> list[Any]:
+    """The arrays of NumPy among some values, and the tensors of PyTorch on the CPU as arrays of bytes that share their memory."""
+    return [array for array in map(_as_array, values) if array is not None and array.size]
 
 
 def _as_array(value: Any) -> Any:
-    """An array of NumPy, or a tensor of PyTorch as one that shares its memory; None for any other value."""
-    if str(type(value).__module__).partition(".")[0] == "torch" and hasattr(value, "untyped_storage"):
-        is_here = value.device.type == "cpu" and value.layout is not None and not value.is_sparse
-        return value.detach().view(-1).numpy() if is_here and value.is_contiguous() and value.numel() else None
-    return value if isinstance(value, np.ndarray) else None
+    if isinstance(value, np.ndarray) or not is_array(value):
+        return value if isinstance(value, np.ndarray) else None
+    is_here = value.device.type == "cpu" and value.is_contiguous()
+    return value.detach().view(-1).view(sys.modules["torch"].uint8).numpy() if is_here and value.numel() else None

@@ -58,9 +58,9 @@ class Reach:
         self.met: dict[int, Any] = {}
         roots = [*roots]
         self._roots = {id(each) for each in roots}
-        self._todo = [(type(each).__name__, each) for each in roots]
+        self._todo = deque((type(each).__name__, each) for each in roots)
         while self._todo and len(self.met) < _MOST_OBJECTS:
-            name, value = self._todo.pop()
+            name, value = self._todo.popleft()
             if id(value) not in self.met:
                 self.met[id(value)] = value
                 self._open(name, value)
@@ -76,14 +76,14 @@ class Reach:
             self._follow(name, value.func, *value.args, *value.keywords.values())
         elif isinstance(value, type):
             if is_users_class(value):
-                self._note("class", value, name, lambda: content(class_values(value)))
+                self._note("class", value, name, lambda: _brief(class_values(value)))
                 self._follow(name, *users_functions(value), *class_values(value).values())
         elif isinstance(value, _CONTAINERS):
-            self._note("content", value, name, lambda: content(value))
+            self._note("content", value, name, lambda: _brief(value))
             if len(value) <= _MOST_ITEMS:
                 self._follow(name, *(value.values() if isinstance(value, dict) else value))
-        elif is_generator(value) or (isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES):
-            self._note("content", value, name, lambda: content(value))
+        elif is_generator(value) or is_array(value):
+            self._note("content", value, name, lambda: _brief(value))
         elif id(value) in self._roots or (is_object(value) and not isinstance(value, _APART)):
             self._open_object(name, value)
 
@@ -135,6 +135,13 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     return [(name, each) for name, each in vars(value).items() if not (has_hidden and name.startswith("_"))]
 
 
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy or a dense tensor of PyTorch."""
+    if str(type(value).__module__).partition(".")[0] == "torch":
+        return hasattr(value, "untyped_storage") and str(value.layout) == "torch.strided"
+    return isinstance(value, np.ndarray)
+
+
 def _in_cell(cell: Any) -> Any:
     return _brief(cell.cell_contents)
 
@@ -143,7 +150,13 @@ def _in_space(space: dict[str, Any], name: str) -> Any:
     return _brief(space.get(name))
 
 
-def _brief(value: Any) -> Any:
-    """The content of a value for comparison; for a part of a model or a large array, its identity."""
-    is_large = getattr(value, "nbytes", 0) > _MOST_BYTES
+def _brief(value: Any, depth: int = 2) -> Any:
+    """A value's content for comparison; the identity of a part of a model or a large array, the length of a large container."""
+    if isinstance(value, _CONTAINERS):
+        if len(value) > _MOST_ITEMS or not depth:
+            return len(value)
+        if isinstance(value, dict):
+            return [(content(key), _brief(each, depth - 1)) for key, each in [*value.items()]]
+        return content(value) if isinstance(value, (set, frozenset)) else [_brief(each, depth - 1) for each in [*value]]
+    is_large = is_array(value) and value.nbytes > _MOST_BYTES
     return id(value) if is_large or isinstance(value, (keras.Layer, keras.Variable)) else content(value)

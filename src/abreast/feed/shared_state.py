@@ -44,5 +44,5 @@ class SharedState:
 def _read(state: State) -> Any:
     try:
         return state.read()
-    except RuntimeError:  # a step in another thread changes it now
-        return object()
+    except Exception:  # of the user's own classes, or because a step in another thread changes it now
+        return None

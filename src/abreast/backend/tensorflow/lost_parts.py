@@ -32,9 +32,8 @@ class _Trace(NamedTuple):
     sets: set[int]
 
 
-_built: WeakKeyDictionary[Any, list[_Trace]] = (
-    WeakKeyDictionary()
-)  # by function: the traces that a build of ours stands for
+# By function: the traces that a build of ours stands for.
+_built: WeakKeyDictionary[Any, list[_Trace]] = WeakKeyDictionary()
 
 
 @contextmanager

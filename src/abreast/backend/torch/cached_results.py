@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import gc
+import types
 from typing import Any
 
 Entry = tuple[tuple[Any, ...], dict[str, Any], Any]  # arguments, arguments by name, and the result
 
 
-def entries(cached: Any) -> list[Entry]:
-    """The entries of a cache of a Python function, in the order in which they came.
+def keys(cached: Any) -> list[Any]:
+    """The keys of a cache of a Python function, in the order in which they came.
 
     None if the cache tells the types of arguments apart.
     """
-    is_known = hasattr(cached.__wrapped__, "__code__") and not cached.cache_parameters()["typed"]
+    is_known = isinstance(_function(cached), types.FunctionType) and not cached.cache_parameters()["typed"]
     if not is_known or not cached.cache_info().currsize:
         return []
     tables = [each for each in gc.get_referents(cached) if type(each) is dict and each is not vars(cached)]
-    calls = [_call(key) for table in tables[:1] for key in [*table]]
-    return [(args, named, cached(*args, **named)) for args, named in calls]  # found in the cache, not computed
+    return [key for table in tables[:1] for key in [*table]]
+
+
+def entry(cached: Any, key: Any) -> Entry:
+    """The entry of a key."""
+    args, named = _call(key)
+    return args, named, cached(*args, **named)  # found in the cache, not computed
+
+
+def _function(cached: Any) -> Any:
+    return getattr(cached.__wrapped__, "__func__", cached.__wrapped__)
 
 
 def _call(key: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -32,17 +42,16 @@ def _call(key: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def fill(cached: Any, found: list[Entry]) -> None:
     """Put entries into a cache: its function runs, with code that returns the results."""
-    function, results = cached.__wrapped__, [result for *_, result in reversed(found)]
+    function = _function(cached)
     code, named = function.__code__, function.__kwdefaults__
     function.__code__ = _returned.__code__.replace(co_freevars=code.co_freevars)
-    function.__kwdefaults__ = {"_results": results}
     try:
-        cached.cache_clear()
-        for args, by_name, _ in found:
+        for args, by_name, result in found:
+            function.__kwdefaults__ = {"_result": result}
             cached(*args, **by_name)
     finally:
         function.__code__, function.__kwdefaults__ = code, named
 
 
-def _returned(*args: Any, _results: list[Any], **named: Any) -> Any:
-    return _results.pop()
+def _returned(*args: Any, _result: Any, **named: Any) -> Any:
+    return _result

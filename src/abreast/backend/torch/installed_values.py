@@ -12,6 +12,7 @@ import functools
 import importlib
 import sys
 import types
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -19,13 +20,13 @@ from typing import Any
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import PLAIN, is_plain, kinds
 from abreast.backend.torch.users_code import FRAMEWORKS, is_installed
-from abreast.users_functions import full_cells, function_of, globals_read, names_read
+from abreast.users_functions import full_cells, function_of, globals_read, is_above_keras, names_read, names_set
 
 Place = tuple[str, ...]  # the name of a module, then names of attributes
 
 _NOT_SEARCHED = {*FRAMEWORKS, "accelerate", "psutil", "ray", "scipy", "tqdm"}  # these have values of one process, too
 _MOST_OBJECTS = 20_000
-_MOST_ITEMS = 100
+_MOST_ITEMS = 1_000
 _CONTAINERS = (dict, list, set)
 _MISSING = object()
 
@@ -37,21 +38,22 @@ class InstalledValues(Part):
     """The values, by place. `owner`: the `Walk` that found what a model leads to; code of packages is searched from there."""
 
     def __init__(self, owner: Any) -> None:
-        self._size = (0, 0)
+        self._search, self._num_searched = _Search(), 0
+        self._places: list[tuple[Place, Any, str]] = []
         super().__init__(owner)
 
     def live(self) -> _State:
-        size = len(self.owner.nodes), len(self.owner.of_packages)
-        if size != self._size:
-            self._size = size
-            found = [*self.owner.of_packages.values(), *(node.value for node in self.owner.nodes.values())]
-            self._places = _places(_Search(found))
+        if len(self.owner.code) != self._num_searched:
+            new = [*self.owner.code.values()][self._num_searched :]
+            self._num_searched += len(new)
+            if self._search.opens(new):
+                self._places = _places(self._search)
         values = [space.get(name, _MISSING) for _, space, name in self._places]
         return self._places, values, [*map(type, values)]
 
     def look(self) -> _State:
-        places, values, kinds = self.live()
-        return places, [value.copy() if type(value) in _CONTAINERS else value for value in values], kinds
+        places, values, types_ = self.live()
+        return places, [value.copy() if type(value) in _CONTAINERS else value for value in values], types_
 
     def all_edits(self) -> list[Edit]:
         return [("whole", _by_place(self.seen))]
@@ -81,24 +83,38 @@ def _places(search: _Search) -> list[tuple[Place, Any, str]]:
     return [
         (place, space, name)
         for place, space, names in found
-        for name in sorted([*space] if names is None else names)
+        for name in sorted(_public(space) if names is None else names - search.of_process.get(place[0], set()))
         if not name.startswith("__") and (name not in space or _is_value(space[name]))
     ]
 
 
-class _Search:
-    """A search through the code of installed packages for the holders of values that it reads, by place."""
+def _public(space: Any) -> list[str]:
+    return [name for name in space if not name.startswith("_")]
 
-    def __init__(self, found: list[Any]) -> None:
-        # Modules, classes and objects, each with the names that code reads; None: all of its names.
+
+class _Search:
+    """A search through the code of installed packages for the holders of values that it reads, by place.
+
+    `of_process`: by module, the names of globals that belong to a process: counts, handles, and notes that they were made.
+    """
+
+    def __init__(self) -> None:
+        # Modules, classes and objects, each with the names that code reads; None: all of its public names.
         self.holders: dict[Place, tuple[Any, set[str] | None]] = {}
-        self._todo = [*found, *{type(each) for each in found}]
-        seen: set[int] = set()
-        while self._todo and len(seen) < _MOST_OBJECTS:
-            value = self._todo.pop()
-            if id(value) not in seen:
-                seen.add(id(value))
+        self.of_process: dict[str, set[str]] = {}
+        self._seen: set[int] = set()
+        self._todo: deque[Any] = deque()
+
+    def opens(self, found: list[Any]) -> bool:
+        """Search from these values; return whether this opened code of a package."""
+        before = len(self.holders)
+        self._todo += found
+        while self._todo and len(self._seen) < _MOST_OBJECTS:
+            value = self._todo.popleft()
+            if id(value) not in self._seen:
+                self._seen.add(id(value))
                 self._open(value)
+        return len(self.holders) != before or bool(self.holders)
 
     def _open(self, value: Any) -> None:
         if isinstance(value, types.FunctionType):
@@ -128,10 +144,25 @@ class _Search:
                 self._name(name, vars(sys.modules[name]), attributes & vars(sys.modules[name]).keys(), frozenset())
         self._todo += [cell.cell_contents for cell in full_cells(function)]
 
+    def _note_process(self, module: str) -> None:
+        """Note the globals of a module that its functions make, or count, without being given a value."""
+        space = vars(sys.modules[module])
+        names = self.of_process[module] = set()
+        for value in [*space.values()]:
+            if isinstance(value, types.FunctionType) and value.__globals__ is space:
+                code, made = value.__code__, names_set(value.__code__)
+                takes_none = not (code.co_argcount or code.co_kwonlyargcount)
+                if (takes_none and made & {*globals_read(code)}) or not all(
+                    _is_value(space.get(name)) for name in made
+                ):
+                    names |= made
+
     def _name(self, module: Any, space: dict[str, Any], names: Iterable[str], attributes: frozenset[str]) -> None:
         """Search these names of a module, and in the modules that they name these attributes."""
         is_searched = _is_searched(module)
         if is_searched:
+            if module not in self.of_process:
+                self._note_process(module)
             _, read = self.holders.setdefault((module,), (sys.modules[module], set()))
             assert read is not None
             read.update(names)
@@ -148,7 +179,15 @@ class _Search:
 
 
 def _is_searched(module: Any) -> bool:
-    return str(module).partition(".")[0] not in _NOT_SEARCHED and module in sys.modules and is_installed(module)
+    """Whether a module is one of an installed package on top of Keras or a framework: others have no settings of steps."""
+    top = str(module).partition(".")[0]
+    return top not in _NOT_SEARCHED and module in sys.modules and is_installed(module) and _is_on_top(top)
+
+
+@functools.cache
+def _is_on_top(top: str) -> bool:
+    names = [name for name in [*sys.modules] if name.partition(".")[0] == top]
+    return any(is_above_keras(sys.modules[name]) for name in names if sys.modules[name] is not None)
 
 
 def _is_object(value: Any) -> bool:

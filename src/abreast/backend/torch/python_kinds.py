@@ -126,7 +126,7 @@ def parts_of(value: Any) -> list[type[Part]]:
         *([parts.Attributes] if hasattr(value, "__dict__") else []),
         *([parts.Slots] if slots else []),
     ]
-    return [*named, opaque.Opaque] if _has_hidden_state(own, len(slots)) else named
+    return [*named, opaque.Hidden] if _has_hidden_state(own, len(slots)) else named
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from abreast.backend.torch.cached_results import entries, fill
+from abreast.backend.torch.cached_results import entry, fill, keys
 from abreast.backend.torch.contents import digest
 from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_parts import Edit, Part, Step
@@ -38,6 +38,7 @@ class Fixed(Part):
 
 
 _UNSET = object()
+_MOST_BYTES = 1 << 24  # of a result in a cache
 _HELD: dict[Any, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"),
     types.BuiltinMethodType: ("__self__",),
@@ -53,16 +54,31 @@ FIXED = (tuple, *_HELD)
 class CacheParts(Fixed):
     """The function of a `functools.lru_cache`, and the results that it holds, where these are data."""
 
+    def __init__(self, owner: Any) -> None:
+        self._sent: set[Any] = set()
+        super().__init__(owner)
+
     def look(self) -> Any:
         return self.owner.cache_info().misses
 
     def all_edits(self) -> list[Edit]:
-        found = [each for each in entries(self.owner) if is_plain(each[:2]) and travels_with_callback(each[2])]
-        return [("fill", found)] if found else []
+        self._sent = set()
+        return [("clear", None), *self._new_entries()] if self.owner.cache_info().currsize else []
 
     def _edits(self, new: Any) -> list[Edit]:
-        cleared: list[Edit] = [("clear", None)] if new < self.seen else []
-        return [*cleared, *self.all_edits()] if new != self.seen else []
+        if new == self.seen:
+            return []
+        self._sent = self._sent if new > self.seen else set()
+        return [*([("clear", None)] if new < self.seen else []), *self._new_entries()]
+
+    def _new_entries(self) -> list[Edit]:
+        """The entries with data that the other processes lack."""
+        new = [key for key in keys(self.owner) if key not in self._sent]
+        self._sent.update(new)
+        found = [
+            each for each in (entry(self.owner, key) for key in new) if is_plain(each[:2]) and _is_small_data(each[2])
+        ]
+        return [("fill", found)] if found else []
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
@@ -70,6 +86,11 @@ class CacheParts(Fixed):
             fill(owner, edit[1])
         else:
             owner.cache_clear()
+
+
+def _is_small_data(value: Any) -> bool:
+    is_large = isinstance(value, (np.ndarray, torch.Tensor)) and value.nbytes > _MOST_BYTES
+    return travels_with_callback(value) and not is_large
 
 
 class PartialParts(Part):

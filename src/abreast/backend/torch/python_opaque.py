@@ -17,6 +17,7 @@ from abreast.errors import ModelError
 from abreast.keras_private.models import KerasSaveable
 
 ANEW: Edit = ("anew", None)
+_MOST_BYTES = 1 << 16
 UNSENT: Edit = ("unsent", None)  # no process can make this change in another one
 
 
@@ -28,6 +29,20 @@ class Opaque(Part):
 
     def _edits(self, new: Any) -> list[Edit]:
         return [ANEW] if new != self.seen else []
+
+
+class Hidden(Opaque):
+    """The state that C code of a package keeps for an object, if it is small: pickling takes time at each comparison."""
+
+    _is_large = False
+
+    def look(self) -> bytes | None:
+        state = None if self._is_large else as_bytes(self.owner)
+        self._is_large = self._is_large or (state is not None and len(state) > _MOST_BYTES)
+        return None if self._is_large else state
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [] if self._is_large else super()._edits(new)
 
 
 class Unaddressed(Opaque):
@@ -42,9 +57,9 @@ class Position(Opaque):
 
     def look(self) -> Any:
         file = self.owner
-        if file.closed or file.mode != "r":
+        if file.closed or getattr(file, "mode", None) != "r":
             return None
-        with suppress(OSError):  # the user's code iterates over it
+        with suppress(OSError, ValueError):  # the user's code iterates over it, or it has no position
             return file.tell()
 
 

@@ -13,12 +13,13 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from abreast import exact
 from abreast.backend.torch.hooks import OF_MODULES
 from abreast.backend.torch.pickle_objects import travels_with_callback
-from abreast.backend.torch.python_same import bare, is_same, kinds, settle, settled
+from abreast.backend.torch.python_same import bare, is_plain, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY
 
@@ -155,8 +156,17 @@ class Attributes(Named):
     def apply(owner: Any, edit: Edit) -> None:
         if edit[0] == "put":
             owner.__dict__[edit[1]] = edit[2]
+        elif edit[0] == "complete":
+            _complete(owner.__dict__, edit[1], edit[2])
         else:
             owner.__dict__.pop(edit[1], None)
+
+
+def _complete(attributes: dict[str, Any], name: str, value: Any) -> None:
+    """Give an object an attribute that its pickle left out. A number that the object made anew, such as a handle, stays."""
+    is_data = isinstance(value, (dict, list, set, np.ndarray)) and is_plain(value)
+    if name not in attributes or (is_data and type(attributes[name]) is type(value)):
+        attributes[name] = value
 
 
 class PlainAttributes(Attributes):

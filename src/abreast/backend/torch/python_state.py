@@ -93,7 +93,7 @@ class PythonState:
     def announce_of_a_process(self) -> None:
         """Warn of functions whose result depends on the process that calls them."""
         for name, function in self._walked.of_a_process.items():
-            exact.warn_once(self._model(), name, _OF_A_PROCESS[name].format(function.__qualname__))
+            exact.warn_once(self._model(), name, _UNSHARED[name].format(function.__qualname__))
 
     def _is_stray(self, change: Change) -> bool:
         """Whether a change is a new attribute of the script's own (a file, a figure): not sendable, and named by no function."""
@@ -160,8 +160,7 @@ class PythonState:
         return [
             change
             for node, part in pairs
-            if _is_imported(node) or _is_left_out(node, part)
-            for change in _changes(node, part, filter(partial(is_data, part), part.all_edits()))
+            for change in _changes(node, part, filter(partial(is_data, part), _first_edits(node, part)))
         ] + self._unnamed()
 
     def _unnamed(self) -> list[Change]:
@@ -228,7 +227,7 @@ class PythonState:
         return bool(found)
 
 
-_OF_A_PROCESS = {
+_UNSHARED = {
     "id": "{} calls `id`: objects have other ids in the worker processes, so values that are kept by an id are not found there",
     "__subclasses__": "{} calls `__subclasses__`: worker processes have only those subclasses that the model uses",
 }
@@ -257,12 +256,13 @@ def _installed_classes(kind: type) -> Iterator[type]:
     return (each for each in kind.__mro__ if is_installed(each.__module__))
 
 
-def _is_left_out(node: Watched, part: Part) -> bool:
-    """Whether pickle leaves contents out: results in a cache, a variable's value, and what the user's objects may leave out."""
-    kind: Any = type(node.value)
-    if isinstance(part, (CacheParts, ContextValue)):
-        return True
-    return type(part) is parts.Attributes and is_users(kind.__module__) and _pickles_itself(kind)
+def _first_edits(node: Watched, part: Part) -> list[Edit]:
+    """The edits for a process that has unpickled the model: of imported values, and of what pickle leaves out."""
+    if _is_imported(node) or isinstance(part, (CacheParts, ContextValue)):
+        return part.all_edits()
+    if type(part) is parts.Attributes and is_users(type(node.value).__module__) and _pickles_itself(type(node.value)):
+        return [("complete", *edit[1:]) for edit in part.all_edits()]
+    return []
 
 
 def _pickles_itself(kind: Any) -> bool:

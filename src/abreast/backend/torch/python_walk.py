@@ -40,7 +40,7 @@ _BY_TEXT = {
     "__main__",
 }  # through these, code reads globals without naming them
 _IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack
-_OF_A_PROCESS = {
+_PROCESS_MODULES = {
     "builtins",
     "io",
     "logging",
@@ -79,14 +79,14 @@ _MOST_PATHS = 4
 class Walk:
     """The watched values of a model, by identity. `names` collects all names in the user's functions.
 
-    `of_packages`: functions and classes that are not watched, by identity. `of_a_process`: functions that read what each process
+    `code`: all functions and classes, by identity. `of_a_process`: functions that read what each process
     has for itself, by the name under which they read it.
     """
 
     def __init__(self, model: Any, names: set[str]) -> None:
         self.nodes: dict[int, Watched] = {}
         self.names = names
-        self.of_packages: dict[int, Any] = {}
+        self.code: dict[int, Any] = {}
         self.of_a_process: dict[str, types.FunctionType] = {}
         self.has_grown = False
         self._numbered = {id(variable) for variable in numbered_variables(model)}
@@ -120,13 +120,17 @@ class Walk:
         node = self.nodes.get(id(value))
         if node is None:
             if not is_watched(value):
-                if isinstance(value, (type, types.FunctionType)):
-                    self.of_packages[id(value)] = value
+                self._note_code(value)
                 return
             node = self.nodes[id(value)] = Watched(value)
+            self._note_code(value)
             self._open(node)
         if node.root is None:
             node.edges[id(parent), step] = parent
+
+    def _note_code(self, value: Any) -> None:
+        if isinstance(value, (type, types.FunctionType)):
+            self.code.setdefault(id(value), value)
 
     def _open(self, node: Watched) -> None:
         is_numbered = id(node.value) in self._numbered
@@ -160,8 +164,9 @@ class Walk:
         self._watch_names(namespace, names)
         self._watch_names(vars(builtins), [name for name in names if name not in namespace])
         self.names |= attributes
-        own = {"id"} & set(names) - namespace.keys() | {"__subclasses__"} & attributes
-        self.of_a_process |= dict.fromkeys(own, function)
+        if function.__name__ == "__call__" or not function.__name__.startswith("__"):
+            own = {"id"} & set(names) - namespace.keys() | {"__subclasses__"} & attributes
+            self.of_a_process |= dict.fromkeys(own, function)
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
         modules += [cell.cell_contents for cell in full_cells(function)]
         visited: set[int] = set()
@@ -244,7 +249,7 @@ def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
 def _is_searched(module: types.ModuleType, value: Any) -> bool:
     """Whether a value of a module may be the same in each process."""
     top = module.__name__.partition(".")[0]
-    return top != "abreast" and (top not in _OF_A_PROCESS or isinstance(value, PLAIN))
+    return top != "abreast" and (top not in _PROCESS_MODULES or isinstance(value, PLAIN))
 
 
 def _names_in_texts(code: types.CodeType) -> Iterator[str]:

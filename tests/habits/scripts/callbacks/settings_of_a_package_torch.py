@@ -11,6 +11,8 @@ import keras
 from tests.habits.data import regression
 
 PACKAGE = """
+import keras
+
 _SCALE, _OPTIONS = 1.0, {"scale": 1.0}
 
 class Mode:
@@ -26,7 +28,16 @@ def set_scale(value):
     global _SCALE
     _SCALE = value
 
+_ready, _library = False, None
+
+def _init():
+    global _ready, _library
+    if not _ready:
+        _ready, _library = True, iter([1.0])
+
 def scale():
+    _init()
+    assert _library is not None
     return _SCALE * _OPTIONS["scale"] * Mode.scale * settings.scale
 """
 folder = pathlib.Path(tempfile.mkdtemp(), "site-packages")
@@ -56,6 +67,7 @@ CHANGES = {
 x, y = regression()
 result = {}
 package.set_scale(0.5)
+package.scale()  # makes what only this process has
 for name, change in CHANGES.items():
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((6,)), Scaled(8, package.scale, activation="tanh"), keras.layers.Dense(1)])
