@@ -155,11 +155,11 @@ class Walk:
         names = globals_read(function.__code__)
         attributes = names_read(function.__code__)
         if not _BY_TEXT.isdisjoint(attributes):
-            unnamed = {
-                *attributes,
+            in_texts = {
                 *texts_in(function.__code__),
                 *_names_in_texts(function.__code__),
-            } & namespace.keys()
+            }  # a script may set them later
+            unnamed = in_texts | (attributes & namespace.keys())
             self._watch_unnamed(namespace, unnamed - {*names})
         self._watch_names(namespace, names)
         self._watch_names(vars(builtins), [name for name in names if name not in namespace])
