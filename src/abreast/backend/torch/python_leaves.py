@@ -8,7 +8,6 @@ from __future__ import annotations
 import array
 import ctypes
 import functools
-import pickle
 import random
 import types
 from collections.abc import Iterator
@@ -229,6 +228,18 @@ class Registers(Part):
         next(put for kind, _, put in _REGISTERS if isinstance(owner, kind))(owner, edit[1])
 
 
+def _state_of(generator: np.random.RandomState) -> Any:
+    """The state, with bytes in place of an array, which has no single truth value in comparisons."""
+    state: Any = generator.get_state()
+    return (state[0], state[1].tobytes(), *state[2:]) if isinstance(state, tuple) else state
+
+
+def _put_numpys_state(generator: np.random.RandomState, state: Any) -> None:
+    generator.set_state(
+        (state[0], np.frombuffer(state[1], np.uint32), *state[2:]) if isinstance(state, tuple) else state
+    )
+
+
 def _put_torchs_state(generator: Any, state: bytes) -> None:
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
@@ -243,11 +254,7 @@ _REGISTERS: tuple[tuple[Any, Any, Any], ...] = (
     (ctypes.Array, bytes, lambda own, data: ctypes.memmove(own, data, len(data))),
     (array.array, array.array.tobytes, _put_bytes),
     (random.Random, random.Random.getstate, random.Random.setstate),
-    (
-        np.random.RandomState,
-        lambda own: pickle.dumps(own.get_state()),
-        lambda own, state: own.set_state(pickle.loads(state)),
-    ),
+    (np.random.RandomState, _state_of, _put_numpys_state),
     (torch.Generator, lambda own: own.get_state().numpy().tobytes(), _put_torchs_state),
     (np.random.Generator, lambda own: own.bit_generator.state, lambda own, state: _put_state(own.bit_generator, state)),
 )
