@@ -13,7 +13,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from abreast import exact
@@ -163,9 +162,8 @@ class Attributes(Named):
 
 
 def _complete(attributes: dict[str, Any], name: str, value: Any) -> None:
-    """Give an object an attribute that its pickle left out. A number that the object made anew, such as a handle, stays."""
-    is_data = isinstance(value, (dict, list, set, np.ndarray)) and is_plain(value)
-    if name not in attributes or (is_data and type(attributes[name]) is type(value)):
+    """Give an object an attribute that its pickle left out. A whole number that it made anew stays: it may be a handle."""
+    if name not in attributes or (type(value) is not int and is_plain(value) and is_plain(attributes[name])):
         attributes[name] = value
 
 
