@@ -6,6 +6,7 @@ See `python_parts.py`.
 from __future__ import annotations
 
 import array
+import contextvars
 import ctypes
 import functools
 import random
@@ -37,6 +38,9 @@ class Fixed(Part):
 
 
 _UNSET = object()
+_FIRST_SETS: dict[
+    contextvars.ContextVar[Any], contextvars.Token[Any]
+] = {}  # in a worker: a reset of these leaves no value
 _MOST_BYTES = 1 << 24  # of a result in a cache
 _HELD: dict[Any, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"),
@@ -156,9 +160,16 @@ class ContextValue(Part):
     def all_edits(self) -> list[Edit]:
         return [("whole", bare(self.seen))] if self.seen is not _UNSET else []
 
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("reset", None)] if new is _UNSET is not self.seen else super()._edits(new)
+
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
-        owner.set(edit[1])
+        if edit[0] == "reset":
+            owner.reset(_FIRST_SETS.pop(owner))
+        else:
+            token = owner.set(edit[1])
+            _FIRST_SETS.setdefault(owner, token)
 
 
 class Factory(Part):

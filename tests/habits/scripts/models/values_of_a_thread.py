@@ -27,5 +27,8 @@ for eager in (False, True):
     result[f"history {eager}"] = model.fit(x, y, epochs=2, batch_size=23, verbose=0)
     if keras.backend.backend() == "torch":  # elsewhere the step keeps the value of its trace
         factor.set(0.9)
+        token = unset.set(0.8)
         result[f"later {eager}"] = model.fit(x, y, epochs=1, batch_size=23, verbose=0)
+        unset.reset(token)
+        result[f"reset {eager}"] = model.fit(x, y, epochs=1, batch_size=23, verbose=0)
     result[f"weights {eager}"] = model.get_weights()
