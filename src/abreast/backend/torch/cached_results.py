@@ -10,9 +10,9 @@ Entry = tuple[tuple[Any, ...], dict[str, Any], Any]  # arguments, arguments by n
 
 
 def keys(cached: Any) -> list[Any]:
-    """The keys of a cache of a Python function, in the order in which they came.
+    """The keys of a cache, in the order in which they came.
 
-    None if the cache tells the types of arguments apart.
+    An empty list if the function is not Python's, or if the cache tells the types of arguments apart.
     """
     is_known = isinstance(_function(cached), types.FunctionType) and not cached.cache_parameters()["typed"]
     if not is_known or not cached.cache_info().currsize:

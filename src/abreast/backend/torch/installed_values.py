@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import PLAIN, is_plain, kinds
@@ -28,6 +29,7 @@ _NOT_SEARCHED = {*FRAMEWORKS, "accelerate", "psutil", "ray", "scipy", "tqdm"}  #
 _MOST_OBJECTS = 20_000
 _MOST_ITEMS = 1_000
 _CONTAINERS = (dict, list, set)
+_CODE = (type, types.FunctionType, functools.partial, functools._lru_cache_wrapper)
 _MISSING = object()
 
 
@@ -38,16 +40,15 @@ class InstalledValues(Part):
     """The values, by place. `owner`: the `Walk` that found what a model leads to; code of packages is searched from there."""
 
     def __init__(self, owner: Any) -> None:
-        self._search, self._num_searched = _Search(), 0
+        self._search = _Search()
         self._places: list[tuple[Place, Any, str]] = []
         super().__init__(owner)
 
     def live(self) -> _State:
-        if len(self.owner.code) != self._num_searched:
-            new = [*self.owner.code.values()][self._num_searched :]
-            self._num_searched += len(new)
-            if self._search.opens(new):
-                self._places = _places(self._search)
+        if self.owner.new_code:
+            self._search.open(self.owner.new_code)
+            self.owner.new_code = []
+            self._places = _places(self._search)
         values = [space.get(name, _MISSING) for _, space, name in self._places]
         return self._places, values, [*map(type, values)]
 
@@ -102,25 +103,22 @@ class _Search:
         # Modules, classes and objects, each with the names that code reads; None: all of its public names.
         self.holders: dict[Place, tuple[Any, set[str] | None]] = {}
         self.of_process: dict[str, set[str]] = {}
-        self._seen: set[int] = set()
+        self._seen: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._todo: deque[Any] = deque()
 
-    def opens(self, found: list[Any]) -> bool:
-        """Search from these values; return whether this opened code of a package."""
-        before = len(self.holders)
+    def open(self, found: list[Any]) -> None:
+        """Search from these functions and classes."""
         self._todo += found
         while self._todo and len(self._seen) < _MOST_OBJECTS:
             value = self._todo.popleft()
-            if id(value) not in self._seen:
-                self._seen.add(id(value))
+            value = value.__func__ if isinstance(value, types.MethodType) else value
+            if isinstance(value, _CODE) and self._seen.get(id(value)) is not value:
+                self._seen[id(value)] = value
                 self._open(value)
-        return len(self.holders) != before or bool(self.holders)
 
     def _open(self, value: Any) -> None:
         if isinstance(value, types.FunctionType):
             self._read(value)
-        elif isinstance(value, types.MethodType):
-            self._todo += [value.__func__]
         elif isinstance(value, functools.partial):
             self._todo += [value.func]
         elif isinstance(value, functools._lru_cache_wrapper):

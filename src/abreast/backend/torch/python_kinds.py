@@ -94,16 +94,9 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _OF_KERAS: tuple[Any, ...] = (KerasTensor, KerasNode, torch.nn.ParameterDict, torch.nn.ParameterList)
 _OPAQUE: tuple[Any, ...] = (frozenset, enum.EnumMeta, io.StringIO, io.BytesIO)
 _ENTERED: tuple[Any, ...] = (
-    *(
-        contextvars.ContextVar,
-        types.FunctionType,
-        type,
-        types.ModuleType,
-        types.CellType,
-        types.SimpleNamespace,
-        argparse.Namespace,
-    ),
-    *(threading.local, threading.Event, threading.Semaphore, threading.Barrier, io.TextIOWrapper, *_LOCKS),
+    *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
+    *(threading.local, threading.Event, threading.Semaphore, threading.Barrier, *_LOCKS),
+    *(contextvars.ContextVar, io.TextIOWrapper),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
     *leaves.REGISTERS,

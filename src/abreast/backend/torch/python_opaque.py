@@ -17,8 +17,8 @@ from abreast.errors import ModelError
 from abreast.keras_private.models import KerasSaveable
 
 ANEW: Edit = ("anew", None)
-_MOST_BYTES = 1 << 16
 UNSENT: Edit = ("unsent", None)  # no process can make this change in another one
+_MOST_BYTES = 1 << 16  # of hidden state
 
 
 class Opaque(Part):

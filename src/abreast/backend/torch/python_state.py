@@ -90,7 +90,7 @@ class PythonState:
                 )
         return [change for change in changes if change.edit != UNSENT]
 
-    def announce_of_a_process(self) -> None:
+    def _announce_of_a_process(self) -> None:
         """Warn of functions whose result depends on the process that calls them."""
         for name, function in self._walked.of_a_process.items():
             exact.warn_once(self._model(), name, _UNSHARED[name].format(function.__qualname__))
@@ -187,6 +187,7 @@ class PythonState:
         for index, (_, part) in enumerate(self._containers):
             part.index = index
         self._walked.has_grown = False
+        self._announce_of_a_process()
         kinds_of_values = {type(node.value) for node in self._walked.nodes.values()}
         self._installed = [*{each for kind in kinds_of_values for each in _installed_classes(kind)}]
         self._as_installed = [dict(vars(each)) for each in self._installed]

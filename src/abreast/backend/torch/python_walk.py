@@ -31,23 +31,11 @@ from abreast.backend.torch.python_same import PLAIN, is_plain
 from abreast.backend.torch.users_code import is_installed, is_users
 from abreast.users_functions import full_cells, globals_read, names_read, texts_in
 
-_BY_TEXT = {
-    "globals",
-    "vars",
-    "eval",
-    "exec",
-    "modules",
-    "__main__",
-}  # through these, code reads globals without naming them
+# Through these, code reads globals without naming them.
+_BY_TEXT = {"globals", "vars", "eval", "exec", "modules", "__main__"}
 _IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack
-_PROCESS_MODULES = {
-    "builtins",
-    "io",
-    "logging",
-    "os",
-    "sys",
-    "threading",
-}  # modules of which only plain values are searched
+# Modules of which only plain values are searched.
+_PROCESS_MODULES = {"builtins", "io", "logging", "os", "sys", "threading"}
 _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
@@ -79,14 +67,14 @@ _MOST_PATHS = 4
 class Walk:
     """The watched values of a model, by identity. `names` collects all names in the user's functions.
 
-    `code`: all functions and classes, by identity. `of_a_process`: functions that read what each process
-    has for itself, by the name under which they read it.
+    `new_code`: functions and classes that were found, watched or not, until somebody takes them. `of_a_process`: functions that
+    read what each process has for itself, by the name under which they read it.
     """
 
     def __init__(self, model: Any, names: set[str]) -> None:
         self.nodes: dict[int, Watched] = {}
         self.names = names
-        self.code: dict[int, Any] = {}
+        self.new_code: list[Any] = []
         self.of_a_process: dict[str, types.FunctionType] = {}
         self.has_grown = False
         self._numbered = {id(variable) for variable in numbered_variables(model)}
@@ -130,7 +118,7 @@ class Walk:
 
     def _note_code(self, value: Any) -> None:
         if isinstance(value, (type, types.FunctionType)):
-            self.code.setdefault(id(value), value)
+            self.new_code.append(value)
 
     def _open(self, node: Watched) -> None:
         is_numbered = id(node.value) in self._numbered
@@ -155,11 +143,12 @@ class Walk:
         names = globals_read(function.__code__)
         attributes = names_read(function.__code__)
         if not _BY_TEXT.isdisjoint(attributes):
-            in_texts = {
+            # Those in texts need not be there yet: a script may set them later.
+            unnamed = {
                 *texts_in(function.__code__),
                 *_names_in_texts(function.__code__),
-            }  # a script may set them later
-            unnamed = in_texts | (attributes & namespace.keys())
+                *(attributes & namespace.keys()),
+            }
             self._watch_unnamed(namespace, unnamed - {*names})
         self._watch_names(namespace, names)
         self._watch_names(vars(builtins), [name for name in names if name not in namespace])

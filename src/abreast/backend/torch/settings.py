@@ -116,7 +116,7 @@ def _numpys_texts() -> dict[str, Any]:
 
 def _torchs_texts() -> dict[str, Any]:
     """The options by which PyTorch makes texts of tensors."""
-    return {**vars(torch._tensor_str.PRINT_OPTS)}
+    return dict(vars(torch._tensor_str.PRINT_OPTS))
 
 
 def _flash_attention(on: bool | None) -> None:

@@ -153,8 +153,6 @@ class Team:
         key = next(self._keys)
         python_state = PythonState(model) if self._channels else None
         data = None if python_state is None else python_state.dump_model()
-        if python_state is not None:
-            python_state.announce_of_a_process()
         with self._translated():
             self._send_forgotten()
             if not self.groups.has(size):
