@@ -45,7 +45,7 @@ def read(changes: str) -> str:
     loss, batches = Loss(), source()
     state = SharedState(Reach([batches]), Reach([loss, layer]))
     for _ in range(3):
-        state.before_read()
+        state.before_read(is_first_step=False)
         next(batches)
         state.after_read()
         if changes == "step":

@@ -28,12 +28,7 @@ def has_variables(value: Any) -> bool:
 
 def holds_variables(value: Any) -> bool:
     """Whether a value is a non-empty container of such objects only."""
-    return isinstance(value, list | tuple | dict) and bool(value) and all(map(has_variables, items(value)))
-
-
-def items(value: Any) -> list[Any]:
-    """The values in a list, tuple or dictionary."""
-    return list(value.values()) if isinstance(value, dict) else list(value)
+    return isinstance(value, list | tuple | dict) and bool(value) and all(map(has_variables, exact.values_of(value)))
 
 
 class OtherVariables:

@@ -21,7 +21,7 @@ import keras
 import numpy as np
 
 from abreast import exact
-from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
+from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables
 from abreast.checkpoints.plain import copies
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
 from abreast.keras_private.modules import module_of
@@ -179,7 +179,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
             walk.seen.add(id(value))
             yield name, _Slot(lambda: _position(value), None)
     elif holds_variables(value):
-        for number, each in enumerate(items(value)):
+        for number, each in enumerate(exact.values_of(value)):
             yield from _of_value(f"{name}.{number}", each, None, walk, depth)
     elif slot is not None and (is_plain(value) or is_generator(value) or (walk.arrays and _is_array(value))):
         yield name, slot
@@ -279,7 +279,7 @@ def is_users(module: str | None) -> bool:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """The names of globals that a function and the functions inside it use."""
+    """The names in a function's code and in the functions inside it, in their order, by which checkpoints name data."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

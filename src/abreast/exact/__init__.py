@@ -15,7 +15,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
 from abreast.exact.conditions import announce_conditions
-from abreast.exact.containers import contents_of, refill
+from abreast.exact.containers import contents_of, refill, values_of
 from abreast.exact.dry_run import is_dry_run, python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
@@ -111,6 +111,7 @@ __all__ = [
     "unpack",
     "untracked",
     "update_metrics",
+    "values_of",
     "warn_once",
     "was_changed_by_build",
     "with_inner",

@@ -1,4 +1,4 @@
-"""Rules for the members of a model, found from the differences between runs.
+"""`Conclusions`: a rule for each part of a model, such as to run it on the rows of all replicas.
 
 The innermost member that causes a difference works on the rows of all replicas from then on (`gathered.py`). Not here: how runs
 are compared (`run_differences.py`). Imports no framework.

@@ -23,6 +23,11 @@ def contents_of(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else list(value)
 
 
+def values_of(container: Any) -> list[Any]:
+    """The items of a list, a tuple, a set or a deque; the values of a dict."""
+    return list(container.values()) if isinstance(container, dict) else list(container)
+
+
 def refill(container: Any, items: Any) -> None:
     """Fill a container without calling the hooks of Keras's tracked containers."""
     container = unwrapped(container)

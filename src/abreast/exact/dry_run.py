@@ -20,7 +20,7 @@ import numpy as np
 from keras import ops
 
 from abreast.exact import global_draws
-from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped
+from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.generators import GeneratorState, is_generator
 from abreast.exact.in_place import InPlace, is_changeable
 from abreast.exact.members import left_by_calls, name_of_owner
@@ -126,7 +126,7 @@ class Snapshot:
         value = unwrapped(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
-            return list(copy.values()) if isinstance(copy, dict) else copy
+            return values_of(copy)
         if isinstance(value, tuple):
             return list(value)
         if isinstance(value, keras.Variable):  # its value is not Python's
@@ -190,7 +190,7 @@ class Snapshot:
         Arrays that were changed in place are among them. Those in globals have the owner -1.
         """
         changed = self.changed_in_place()
-        old = {id(value) for _, before in self._items for value in _values(before)} - changed
+        old = {id(value) for _, before in self._items for value in values_of(before)} - changed
         found: dict[tuple[int, str], list[Any]] = {}
         for place, (attributes, before) in enumerate(self._attributes):
             left = left_by_calls(self._owners[place])
@@ -256,15 +256,11 @@ class Snapshot:
             each.put_back()
 
 
-def _values(container: Any) -> list[Any]:
-    return list(container.values()) if isinstance(container, dict) else list(container)
-
-
 def _new_values(value: Any, before: Any, old: set[int], changed: set[int]) -> list[Any]:
     """The new or changed values in an attribute: itself, or the items of its container that no container held before."""
     contents = unwrapped(value)
     if isinstance(contents, (*CONTAINERS, tuple)):
-        return [leaf for each in _values(contents) if id(each) not in old for leaf in _leaves(each)]
+        return [leaf for each in values_of(contents) if id(each) not in old for leaf in _leaves(each)]
     return [] if value is before and id(value) not in changed else [value]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from abreast.exact.containers import contents_of, unwrapped
+from abreast.exact.containers import contents_of, unwrapped, values_of
 from abreast.exact.dry_run import is_own
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.users_functions import (
@@ -159,7 +159,7 @@ def _is_code(value: Any) -> bool:
 def _held(value: Any) -> list[Any]:
     """The values that an object or a function holds, or reads by name."""
     if (contents := contents_of(value)) is not None:
-        return list(contents.values()) if isinstance(contents, dict) else contents
+        return values_of(contents)
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, keras.Variable):

@@ -1,4 +1,4 @@
-"""Names in the user's code of a function, a class, or a model's losses and metrics."""
+"""A search through the user's code for the names that it reads: in functions, classes, and a model's losses and metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from abreast.exact.containers import contents_of
+from abreast.exact.containers import contents_of, values_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
 from abreast.users_functions import (
@@ -72,8 +72,7 @@ def may_change(model: Any, layer: Any, states: list[Any]) -> bool:
 def _holds_one(value: Any, states: list[Any]) -> bool:
     """Whether a container of a layer holds one of its states."""
     contents = contents_of(value)
-    values = contents.values() if isinstance(contents, dict) else contents or ()
-    return any(each is state for each in values for state in states)
+    return any(each is state for each in values_of(contents or ()) for state in states)
 
 
 def _classes(kinds: Iterable[type]) -> list[Any]:
@@ -139,7 +138,7 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, tuple):
         return list(value)
     if (contents := contents_of(value)) is not None:
-        return list(contents.values()) if isinstance(contents, dict) else list(contents)
+        return values_of(contents)
     if isinstance(value, type):
         return _functions(value)
     if is_above_keras(type(value)) and not isinstance(value, (keras.Layer, types.ModuleType)):

@@ -17,18 +17,16 @@ import keras
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
+from abreast.feed.between_steps import BetweenSteps
 from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
-from abreast.feed.held_by_source import array_held, held_by
 from abreast.feed.in_process import drawn_per_batch
 from abreast.feed.one_ahead import OneAhead
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
 from abreast.feed.parts import COMPARED_ROWS
 from abreast.feed.pipeline import BatchPipeline, Taken
-from abreast.feed.reach import Reach
 from abreast.feed.shared_random import host_generators
-from abreast.feed.shared_state import SharedState
 from abreast.feed.source import Source, with_held
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import (
@@ -40,20 +38,6 @@ from abreast.keras_private.data_adapters import (
 )
 from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
 from abreast.stderr import tell_once
-
-
-@dataclass(frozen=True)
-class BetweenSteps:
-    """Code between steps whose effects a source could see: the model in training, callbacks, and user code by name.
-
-    `code`: the objects whose Python code each step runs; none if steps are compiled.
-    """
-
-    model: Any = None
-    callbacks: tuple[Any, ...] = ()
-    steps: tuple[str, ...] = ()
-    saves: bool = False  # whether one of Keras's callbacks saves the model's state between steps
-    code: tuple[Any, ...] = ()
 
 
 class PlaceKeeper(Protocol):
@@ -126,10 +110,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         if adapter.num_batches == 0 and not self.may_be_empty and self.own_batches is None:
             raise DataError("the data source is empty", "give at least one row")
         habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model)
-        if habits.watched:
-            self._look_at_source(habits)
-        elif self.staging.prefetch is None:
-            self._look_at_arrays(habits)
+        self._between_steps.judge(self._source, habits)
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -138,26 +119,6 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         may_see = habits.runs_here or not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter))
         ahead = may_see and self.stage.keras_reads_ahead(adapter)
         return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures), ahead)
-
-    def _look_at_source(self, habits: Habits) -> None:
-        """Find what a source that runs in this process, and the code between its reads, could see of one another."""
-        between = self._between_steps
-        if acting := (*dict.fromkeys(type(each).__name__ for each in between.callbacks), *between.steps):
-            names = ", ".join(acting)
-            habits.read_between(f"{names} acts on batches, and the data source runs in this process and could see it")
-            return
-        reach = Reach([self._source.x])
-        if held := held_by(reach, between.model):
-            habits.read_between(f"the data source holds {held}")
-        elif between.code:
-            habits.state = SharedState(reach, Reach(between.code))
-
-    def _look_at_arrays(self, habits: Habits) -> None:
-        """Find whether a callback that acts on batches may change the arrays of the source."""
-        acting = self._between_steps.callbacks
-        if acting and array_held(Reach(acting), self._source.arrays):
-            name = type(acting[0]).__name__
-            habits.read_between(f"{name} acts on batches, and holds an array of the training data")
 
     @property
     def adapter(self) -> DataAdapter:

@@ -26,7 +26,8 @@ class Habits:
 
     def __init__(self, adapter: DataAdapter, staging: Staging, leaves: Leaves, model: Any) -> None:
         self.runs_here = runs_here(adapter)
-        self.watched = self.runs_here and staging.prefetch is None
+        self.may_change = staging.prefetch is None  # whether the user leaves it to us how far the source is read ahead
+        self.watched = self.runs_here and self.may_change
         self.between = False
         self.known = False
         self.reported_budget = False
@@ -38,24 +39,23 @@ class Habits:
         self._model = model
         self._variables: set[int] = set()
 
+    @property
+    def _compared(self) -> list[SharedDraws | SharedState]:
+        """What is compared around each read of the source."""
+        return [each for each in (self.draws, self.state) if each is not None]
+
     def begin_epoch(self) -> None:
-        if self.draws is not None:
-            self.draws.begin_epoch()
-        if self.state is not None:
-            self.state.begin_epoch()
+        for each in self._compared:
+            each.begin_epoch()
 
     def before_read(self, is_first_step: bool) -> None:
         """Before a read of the source; `is_first_step`: the step in between drew seeds to build the model."""
-        if self.draws is not None:
-            self.draws.before_read(is_first_step)
-        if self.state is not None:
-            self.state.before_read()
+        for each in self._compared:
+            each.before_read(is_first_step)
 
     def after_read(self) -> None:
-        if self.draws is not None:
-            self.draws.after_read()
-        if self.state is not None:
-            self.state.after_read()
+        for each in self._compared:
+            each.after_read()
 
     def learn(self, num_read: int, draws_with_steps: bool) -> None:
         """Learn from read number `num_read` of an iterator.

@@ -1,6 +1,6 @@
-"""Data that code holds: weights that a source reads without Keras, values of a thread, training arrays that callbacks may change.
+"""A search for weights, values of a thread, and arrays of training data in the objects that a source or a callback holds.
 
-Such reads and changes cannot be noticed when they happen. Imports no framework.
+Reads and changes of these cannot be noticed when they happen. Imports no framework.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Python state that the user's code reaches: globals, outer variables, and the contents of objects.
+"""`Reach`: the globals, outer variables and objects that some code can read or change.
 
-Two pieces of code that reach the same state can see each other's changes. Imports no framework.
+Two pieces of code that reach the same ones can see each other's changes. Imports no framework.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from abreast.feed.values import content, is_generator, is_object
+from abreast.feed.values import CONTAINERS, content, is_generator, is_object
 from abreast.users_functions import (
     class_values,
     globals_read,
@@ -28,7 +28,6 @@ from abreast.users_functions import (
     users_functions,
 )
 
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _MOST_OBJECTS = 10_000
 _MOST_ITEMS = 1_000  # of a container whose items are followed
 _MOST_BYTES = 1 << 18  # of an array that is compared
@@ -78,7 +77,7 @@ class Reach:
             if is_users_class(value):
                 self._note("class", value, name, lambda: _brief(class_values(value)))
                 self._follow(name, *users_functions(value), *class_values(value).values())
-        elif isinstance(value, _CONTAINERS):
+        elif isinstance(value, CONTAINERS):
             self._note("content", value, name, lambda: _brief(value))
             if len(value) <= _MOST_ITEMS:
                 self._follow(name, *(value.values() if isinstance(value, dict) else value))
@@ -111,7 +110,7 @@ class Reach:
         """Note the globals that code reads or sets, and the attributes of the user's modules."""
         names = names_read(code)
         self.names |= names
-        self._name(space, {*globals_read(code), *names_set(code)})
+        self._name(space, sorted({*globals_read(code), *names_set(code)}))
         for name in globals_read(code):
             if is_users_module(space.get(name)):
                 self._name(vars(space[name]), names)
@@ -152,7 +151,7 @@ def _in_space(space: dict[str, Any], name: str) -> Any:
 
 def _brief(value: Any, depth: int = 2) -> Any:
     """A value's content for comparison; the identity of a part of a model or a large array, the length of a large container."""
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, CONTAINERS):
         if len(value) > _MOST_ITEMS or not depth:
             return len(value)
         if isinstance(value, dict):

@@ -23,8 +23,8 @@ class SharedState:
         """Forget the last contents: changes between two epochs happen in plain Keras's order anyway."""
         self._after = None
 
-    def before_read(self) -> None:
-        """Compare with the contents after the last read."""
+    def before_read(self, is_first_step: bool) -> None:
+        """Compare with the contents after the last read, also at the first step."""
         self._before = self._contents()
         if self._after is not None:
             self._compare(self._after, self._before)

@@ -24,7 +24,7 @@ _SAMPLES_OF_DISK = 2**8  # of a memory-mapped array: each may be a read of the d
 _LARGEST_BYTES = 2**30  # of the largest array that is saved
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 _QUICK = {type(None), bool, int, float, str, bytes}  # whose `repr` is the same in every process
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _NOT_USERS = ("keras.", "jax.", "jaxlib.", "tensorflow.", "numpy.", "abreast.", "builtins.")
 
 
@@ -33,7 +33,7 @@ def is_object(value: Any) -> bool:
     kind = type(value)
     return (
         hasattr(value, "__dict__")
-        and not isinstance(value, (type, np.ndarray, random.Random, DataAdapter, *_PLAIN, *_CONTAINERS))
+        and not isinstance(value, (type, np.ndarray, random.Random, DataAdapter, *_PLAIN, *CONTAINERS))
         and not f"{kind.__module__}.".startswith(_NOT_USERS)
         and not _is_torchs(value)
         and not isinstance(value, keras.Layer)
@@ -56,14 +56,14 @@ def content(value: Any) -> Any:
         return content(_state_of(value))
     if isinstance(value, np.generic):
         return str(value.dtype), repr(value.item())
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, CONTAINERS):
         return _content_of_container(value)
     return id(value)
 
 
 def text_of_data(value: Any) -> str | None:
     """A text that is the same in every process for equal data; None for objects, random generators, and containers of them."""
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, CONTAINERS):
         held = _repeatable(value)
         return (
             None if held is None else f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(held).encode()):08x}"
@@ -86,7 +86,7 @@ def is_plain(value: Any) -> bool:
     """Whether a value can be saved as data."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject and value.nbytes <= _LARGEST_BYTES
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, CONTAINERS):
         return _dumped(value) is not None or all(map(is_plain, _parts(value)))
     return isinstance(value, (*_PLAIN, np.generic)) or is_generator(value) or _is_torchs(value)
 

@@ -56,7 +56,7 @@ def _items(value: Any) -> list[Any]:
     contents = exact.contents_of(value)
     if contents is None:
         return list(value) if isinstance(value, tuple) else [value]
-    return list(contents.values()) if isinstance(contents, dict) else list(contents)
+    return exact.values_of(contents)
 
 
 def _called(model: Any, owner: Any, function: Any) -> list[Any]:
