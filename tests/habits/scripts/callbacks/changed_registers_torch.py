@@ -14,19 +14,11 @@ import numpy as np
 import torch
 
 from tests.habits.data import regression
+from tests.habits.scaled import Scaled
 
 
 class Odd(UserWarning):
     pass
-
-
-class Scaled(keras.layers.Dense):
-    def __init__(self, units, read, **options):
-        super().__init__(units, **options)
-        self.read = read
-
-    def call(self, inputs):
-        return self.read() * super().call(inputs)
 
 
 def warned():

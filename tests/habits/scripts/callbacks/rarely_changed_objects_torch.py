@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from tests.habits.data import regression
+from tests.habits.scaled import Scaled
 
 
 class Part:
@@ -32,15 +33,6 @@ class Phase(enum.Enum):
 
     def __init__(self, number, factor):
         self.number, self.factor = number, factor
-
-
-class Scaled(keras.layers.Dense):
-    def __init__(self, units, read, **options):
-        super().__init__(units, **options)
-        self.read = read
-
-    def call(self, inputs):
-        return self.read() * super().call(inputs)
 
 
 plain = math.sqrt

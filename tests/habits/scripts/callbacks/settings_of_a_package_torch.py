@@ -9,6 +9,7 @@ import tempfile
 import keras
 
 from tests.habits.data import regression
+from tests.habits.scaled import Scaled
 
 PACKAGE = """
 import keras
@@ -46,16 +47,6 @@ folder.mkdir()
 sys.path.insert(0, str(folder))
 
 import package_with_settings as package
-
-
-class Scaled(keras.layers.Dense):
-    def __init__(self, units, read, **options):
-        super().__init__(units, **options)
-        self.read = read
-
-    def call(self, inputs):
-        return self.read() * super().call(inputs)
-
 
 CHANGES = {
     "none": lambda: None,

@@ -11,15 +11,7 @@ import keras
 import torch
 
 from tests.habits.data import regression
-
-
-class Scaled(keras.layers.Dense):
-    def __init__(self, units, read, **options):
-        super().__init__(units, **options)
-        self.read = read
-
-    def call(self, inputs):
-        return self.read() * super().call(inputs)
+from tests.habits.scaled import Scaled
 
 
 class Single:
