@@ -69,3 +69,22 @@ def test_a_change_between_any_two_steps_changes_no_result(workers: Workers, devi
     assert threaded["changes"] == 0 and changing["changes"] > 8
     assert threaded["threads"] == changing["threads"] == []
     assert changing["numbers"] == threaded["numbers"]
+
+
+def test_pytorch_reads_the_next_batch_while_a_step_waits_for_other_devices(workers: Workers) -> None:
+    """On other backends, and with one device, a step does not wait in Python."""
+    one, three = (workers.abreast.run(body("early_reads"), devices=devices) for devices in (1, 3))
+    assert three["losses"] == pytest.approx(one["losses"], rel=1e-6)
+    assert one["steps"] == three["steps"] == 12
+    in_time = list(range(8, 12))  # by then, the batches that threads had read are used up
+    assert one["finished"][-4:] == in_time and one["tracks"][-4:] == ["main"] * 4
+    if workers.backend == "torch":
+        assert three["finished"][-4:] == [number - 1 for number in in_time]
+        assert three["tracks"][-4:] == ["reader"] * 4  # the steps do not wait for these reads
+    else:
+        assert three["finished"][-4:] == in_time
+
+
+def test_an_error_of_an_early_read_comes_after_the_step(workers: Workers) -> None:
+    found = workers.abreast.run(body("early_reads"), devices=3, raise_at=10)
+    assert found["raised"] == "the disk is gone" and found["steps"] == 10

@@ -154,20 +154,21 @@ def moving_statistics(layer: Any) -> list[Any]:
     return [each for each in (layer.moving_mean, layer.moving_variance) if each is not None]
 
 
-def diverging_variables(replicas: Sequence[Replica]) -> list[Any]:
+def diverging_variables(replicas: Sequence[Replica], metrics: Sequence[Any] | None = None) -> list[Any]:
     """Variables that each replica changes by its own rows; after a step of `replicas` they are averaged over the rows.
 
     These are the state of layers, and the weights that a user's own step sets itself: those that the row check found, and
-    those that this step has set.
+    those that this step has set. `metrics`: the result of `leaf_metrics`, if it is known.
     """
     model, relations = replicas[0].model, replicas[0].relations
-    metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
+    known = leaf_metrics(model) if metrics is None else metrics
+    of_metrics = {id(variable) for metric in known for variable in metric.variables}
     found = {}
     for layer in model._flatten_layers():
         equal = set(map(id, moving_statistics(layer))) if replicas[0].global_batch_norm else set()
         # Not `non_trainable_variables`, which includes frozen weights: those are equal already, and an average would round them.
         for variable in layer._non_trainable_variables:
-            if id(variable) not in metrics | equal and keras.backend.is_float_dtype(variable.dtype):
+            if id(variable) not in of_metrics | equal and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable
     assigned = [] if relations is None else [model.variables[place] for place in sorted(relations.assigned)]
     return [*found.values(), *assigned, *assigned_weights(replicas)]

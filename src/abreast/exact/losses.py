@@ -16,7 +16,17 @@ from abreast.errors import ModelError
 from abreast.exact.on_all_rows import on_all_rows
 from abreast.exact.outputs import of_all_rows, other_axes
 from abreast.exact.own_step import compiled_losses, is_users
-from abreast.exact.replica import Replica, all_rows, as_float, contributing, current, gather, is_inside, valid_rows
+from abreast.exact.replica import (
+    Replica,
+    all_rows,
+    as_float,
+    contributing,
+    current,
+    gather,
+    is_inside,
+    number_as,
+    valid_rows,
+)
 from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.losses import losses as keras_losses
 from abreast.keras_private.modules import KERAS, module_of
@@ -156,7 +166,9 @@ def reduce_values(
     if reduction == "mean_with_sample_weight" and weights is not None:
         divisor = running.link.all_sum(ops.sum(weights))
     else:
-        divisor = ops.cast(_row_size(values) * as_float(running.total_rows), values.dtype)
+        divisor = number_as(_row_size(values) * as_float(running.total_rows), values.dtype)
+        if isinstance(divisor, (int, float)) and divisor:
+            return total / divisor
     return ops.divide_no_nan(total, divisor)
 
 

@@ -23,6 +23,7 @@ from abreast.exact.replica import (
     gather,
     is_duplicate_of_replica_0,
     is_number,
+    number_as,
     valid_rows,
     working_for,
 )
@@ -85,11 +86,12 @@ def sees_updates(model: Any) -> bool:
 
 
 @contextmanager
-def metrics(model: Any) -> Iterator[None]:
-    """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""
+def metrics(model: Any) -> Iterator[list[Any]]:
+    """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once. Gives `leaf_metrics`."""
+    leaves = leaf_metrics(model)
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
     with ExitStack() as undo:
-        for number, metric in enumerate(leaf_metrics(model)):
+        for number, metric in enumerate(leaves):
             plain = metric.update_state
             is_contribution = id(metric) in contributions
             wrapped: Any = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
@@ -97,7 +99,7 @@ def metrics(model: Any) -> Iterator[None]:
             undo.callback(put_on(metric, update_state=wrapped, result=_result(metric, metric.result)))
         before, _thread.undo = getattr(_thread, "undo", None), undo
         undo.callback(setattr, _thread, "undo", before)
-        yield
+        yield leaves
 
 
 def made(plain: Callable[..., None]) -> Callable[..., None]:
@@ -228,8 +230,8 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
     assert running is not None
     dtype = metric.total.dtype
     total = ops.cast(contribution, dtype)
-    metric.total.assign_add(total * ops.cast(running.total_rows, dtype) if by_rows else total)
-    metric.count.assign_add(ops.cast(running.rows if by_rows else running.weight, metric.count.dtype))
+    metric.total.assign_add(total * number_as(running.total_rows, dtype) if by_rows else total)
+    metric.count.assign_add(number_as(running.rows if by_rows else running.weight, metric.count.dtype))
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:

@@ -293,6 +293,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (hasattr(value, "shape") and len(value.shape) == 0)
 
 
+def number_as(value: Any, dtype: Any) -> Any:
+    """A number of rows for arithmetic with tensors of a type. In a narrow type, casting rounds it, as in plain Keras."""
+    is_ready = isinstance(value, (int, float)) and str(dtype).rpartition(".")[2] in ("float32", "float64")
+    return value if is_ready else ops.cast(value, dtype)
+
+
 def as_float(value: Any) -> Any:
     """A number of rows as a float, or as a tensor of Keras's float type."""
     return value if isinstance(value, (int, float)) else ops.cast(value, keras.config.floatx())

@@ -408,6 +408,10 @@ class Handed:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(taken)
 
+    def read_early(self) -> None:
+        """See `BatchPipeline.read_early`."""
+        self._iterator.pipeline.read_early()
+
 
 _READ_TO_BUILD = (
     "a batch was read to build the model: a data source that this changes is not exactly what would have followed\n"

@@ -74,6 +74,7 @@ class BatchPipeline(Generic[Staged]):
         self._closed = False
         self._turns = threading.Condition()
         self._given: Taken[Staged | None] | None = None
+        self._early: tuple[Taken[Staged] | None, Exception | None] | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
         self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
         self._reader = Ahead(self._read, "abreast-reader")
@@ -104,10 +105,16 @@ class BatchPipeline(Generic[Staged]):
 
     def _next(self) -> Taken[Staged | None]:
         """The next batch: one that threads have prepared, or one that this thread reads."""
+        if self._early is not None:
+            (early, error), self._early = self._early, None
+            if early is None:
+                assert error is not None
+                raise error
+            return cast("Taken[Staged | None]", early)
         inline = self._pace.inline
         if not self._staging.most or (inline and not self._stager.waits and not self._reader.waits):
             start = perf_counter_ns()
-            host = self._read(inline=True)
+            host = self._read(spans.MAIN)
             self._num_inline += 1
             self._pace.has_read(perf_counter_ns() - start)
             return Taken(host, None)
@@ -116,6 +123,27 @@ class BatchPipeline(Generic[Staged]):
             self._measure(host)
             return Taken(host, None)
         return self._stager.take(self._waiting(), self._look_seconds)
+
+    def read_early(self) -> None:
+        """Read and stage the next batch in the training thread, while its step waits for other devices.
+
+        Only a batch that this thread reads anyway, after the step. `take` returns it, or raises the exception of reading it.
+        """
+        habits = self._habits
+        threads_read = not self._pace.inline or self._stager.waits or self._reader.waits
+        if threads_read or not self._depth or habits.between or not habits.known or self._early is not None:
+            return
+        if self.num_taken >= self.permitted:
+            return
+        start = perf_counter_ns()
+        try:
+            # Recorded like the work of the threads: the step does not wait for it.
+            host = self._read(spans.READER)
+            self._early = Taken(host, self._put(host, spans.STAGER, self.num_taken)), None
+        except Exception as error:
+            self._early = None, error
+        self._num_inline += 1
+        self._pace.has_read(perf_counter_ns() - start)
 
     def stage(self, taken: Taken[Staged | None]) -> Taken[Staged]:
         """The batch that was taken last, staged for a step."""
@@ -140,7 +168,9 @@ class BatchPipeline(Generic[Staged]):
         self._let_read(closed=True)
         reader_ended = self._reader.close()
         stager_ended = self._stager.close()
-        staged = list(self._stager.left())
+        staged: list[tuple[Taken[Any] | None, BaseException | None]] = list(self._stager.left())
+        if self._early is not None:
+            staged.insert(0, self._early)
         for taken, _ in staged:
             if taken is not None:
                 self._discard(taken)
@@ -179,18 +209,17 @@ class BatchPipeline(Generic[Staged]):
     def _waiting(self) -> Callable[[], None]:
         return self._patience.waiting(self._say, self._timeout)
 
-    def _read(self, inline: bool = False) -> HostBatch:
-        """The next batch of the source; runs in the reader's thread, or, `inline`, in the training thread."""
+    def _read(self, track: str | None = None) -> HostBatch:
+        """The next batch of the source; runs in the reader's thread, or in the training thread, which names its `track`."""
         start = perf_counter_ns()
         self._reads = True
         try:
-            data = next(self._batches) if inline else self._next_watched()
+            data = next(self._batches) if track else self._next_watched()
         finally:
             self._reads = False
         host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
         if spans.LISTENERS:
-            track = spans.MAIN if inline else spans.READER
-            spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
+            spans.leave(track or spans.READER, "read", start, perf_counter_ns(), batch=self._num_read)
         self._num_read += 1
         return host
 

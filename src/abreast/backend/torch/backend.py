@@ -28,7 +28,7 @@ from abreast.backend.torch.instruments import TorchInstruments
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
-from abreast.backend.torch.parts import on_cpu, parts_of
+from abreast.backend.torch.parts import batches_of, parts_of
 from abreast.backend.torch.staging import LEAVES
 from abreast.device_list import CPU_DEVICES
 from abreast.feed import DoneStep, Feed, Handed, HostBatch, dataset_views
@@ -94,7 +94,7 @@ class TorchBackend:
                 self._launched.agree_on_order()
                 if placement is not None and (parts := parts_of(adapter, self._launched.own_rows)) is not None:
                     return parts
-            batches = on_cpu(adapter.get_torch_dataloader())
+            batches = batches_of(adapter)
             if isinstance(adapter, TFDatasetAdapter):
                 return (tree.map_structure(_as_keras_would, batch) for batch in dataset_views(adapter))
             return batches

@@ -104,14 +104,16 @@ class Buffers:
 
     # Changes in a step.
 
-    @torch.no_grad()
+    # Most models have no buffers: these run at every step.
+
     def keep(self) -> None:
         """Remember the values before a step that may change them."""
         present = list(self._present())
         tensors = [tensor for _, _, tensor in present]
         values = [torch.empty_like(tensor) for tensor in tensors]
         if values:
-            torch._foreach_copy_(values, tensors)
+            with torch.no_grad():
+                torch._foreach_copy_(values, tensors)
         self._kept = [
             _Kept(module, name, tensor, tensor._version, value)
             for (module, name, tensor), value in zip(present, values, strict=True)
@@ -124,15 +126,18 @@ class Buffers:
             kept.tensor.copy_(kept.value)
             kept.module._buffers[kept.name] = kept.tensor
 
-    @torch.no_grad()
     def changes(self) -> list[torch.Tensor]:
-        """This rank's changes of the buffers since `keep`, to be averaged over rows in place."""
+        """This rank's changes of the buffers since `keep`, to be averaged over rows in place. Call it without gradients."""
         self._changes = [kept.now - kept.value for kept in self._averaged()]
         return self._changes
 
-    @torch.no_grad()
     def finish(self, speaks: bool) -> None:
-        """Set the buffers to their values at `keep` plus the averaged changes; the rank with `speaks` warns if necessary."""
+        """Set the buffers to their values at `keep` plus the averaged changes; the rank with `speaks` warns if necessary.
+
+        Call it without gradients.
+        """
+        if not self._kept:
+            return
         averages = [kept.value + change for kept, change in zip(self._averaged(), self._changes, strict=True)]
         if speaks:
             self._judge(averages)

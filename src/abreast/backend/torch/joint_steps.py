@@ -27,13 +27,15 @@ class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
     `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
-    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state.
+    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state. `meanwhile` is called where
+    the step waits for other ranks.
     """
 
     look: bool
     checked: bool
     by_hand: bool
     changed: Callable[[], None]
+    meanwhile: Callable[[], None] | None
 
 
 class Ranks(Protocol):
@@ -85,7 +87,7 @@ class JointSteps:
         look = handed is None or handed.after_users_code
         accept = handed is None or handed.before_users_code
         with ranks.step_lock:
-            result = self._prepared(taken, look, by_hand=handed is None)()
+            result = self._prepared(taken, look, handed)()
             ranks.step_lock.note_step(model)
             if accept:
                 ranks.accept_state(model)
@@ -93,16 +95,18 @@ class JointSteps:
             return self._ranks.kept_outputs(result, taken.counts)
         return model.get_metrics_result() if result is None else result
 
-    def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
+    def _prepared(self, taken: Taken[StagedBatch], look: bool, handed: Handed | None) -> Callable[[], Any]:
         try:
-            _build(self._model, taken.host)
+            if look:
+                _build(self._model, taken.host)
             self._check.meet(taken.host if taken.is_whole else None)
             checked = self._check.is_due
             if checked:
                 self._check_rows(taken)
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
-            moment = Moment(look, checked, by_hand, partial(self._check_again, taken))
+            meanwhile = None if handed is None else handed.read_early
+            moment = Moment(look, checked, handed is None, partial(self._check_again, taken), meanwhile)
             return self._ranks.prepared(self._kind, self._model, self._placement, taken, moment)
         except BaseException:
             self._stage.discard(taken.staged)

@@ -216,7 +216,7 @@ class Launched(LaunchedProcess):
             team.relate(team_model, self.related_rows(model))
             if staged.sent is None or staged.team is not team:
                 staged.sent, staged.team = team.send_shards_now(self._cut(taken.host, placement)[0]), team
-        return partial(self._run, kind, team, team_model, staged)
+        return partial(self._run, kind, team, team_model, staged, moment)
 
     def _before_step(self, batch: int, model: Any, known: TeamModel | None, moment: Moment, begins: bool) -> bool:
         """Compare this step with those of the other processes; whether the model's settings changed, in all of them.
@@ -239,11 +239,11 @@ class Launched(LaunchedProcess):
         self._settings[model] = program.settings
         return not fingerprint.changed(before, program.settings) <= (known.left_by_steps if known else set())
 
-    def _run(self, kind: Kind, team: Team, known: TeamModel, staged: StagedBatch) -> Any:
+    def _run(self, kind: Kind, team: Team, known: TeamModel, staged: StagedBatch, moment: Moment) -> Any:
         assert staged.sent is not None
         before = fingerprint.settings(known.step.model) if kind not in known.seen else {}
         with self._explained(), self._own_draws():
-            result = team.run(known, kind, staged.own, staged.sent, staged.counts)
+            result = team.run(known, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
         if before:
             known.left_by_steps |= fingerprint.changed(before, fingerprint.settings(known.step.model))
         return result

@@ -71,7 +71,7 @@ class Leader:
         team.relate(team_model, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
-        return partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts)
+        return partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
 
     def accept_state(self, model: Any) -> None:
         if self.team is not None:

@@ -45,6 +45,22 @@ class TorchLink:
         self.index = index
         self.num_replicas = num_replicas
         self.may_part = False
+        self._meanwhile: Callable[[], None] | None = None
+
+    @contextmanager
+    def using(self, meanwhile: Callable[[], None] | None) -> Iterator[None]:
+        """Inside, `work_meanwhile` calls `meanwhile` the first time."""
+        self._meanwhile = meanwhile
+        try:
+            yield
+        finally:
+            self._meanwhile = None
+
+    def work_meanwhile(self) -> None:
+        """Called where this rank has nothing to do until the others have come as far."""
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
 
     @contextmanager
     def meeting(self) -> Iterator[None]:

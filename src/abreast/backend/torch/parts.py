@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,7 +17,7 @@ from abreast.shares import OwnRows
 def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     """The parts of an epoch; None for a source that must be read in full."""
     if (own := own_reading(adapter, own_rows)) is not None:
-        return own.parts(on_cpu(own.adapter.get_torch_dataloader()))
+        return own.parts(batches_of(own.adapter))
     if not isinstance(adapter, (ReadsParts, ArrayDataAdapter)):
         return None
     plain: Any = adapter
@@ -26,20 +26,31 @@ def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     if isinstance(adapter, ReadsParts):
         return adapter._parts(own_rows)
 
-    def read(places: Any) -> Any:
+    read = _reader(loader)
+
+    def read_on_cpu(places: Any) -> Any:
         with keras.device("cpu"):  # else Keras moves every batch to the first GPU
-            return loader.collate_fn(loader.dataset.__getitems__(places))
+            return read(places)
 
-    return array_parts(iter(loader.batch_sampler), read, own_rows)
+    return array_parts(iter(loader.batch_sampler), read_on_cpu, own_rows)
 
 
-def on_cpu(loader: Any) -> Iterator[Any]:
-    """The batches of a loader, on the CPU: plain Keras would move each to the first GPU.
+def batches_of(adapter: Any) -> Iterator[Any]:
+    """The batches of an adapter, on the CPU: plain Keras would move each to the first GPU.
 
     The loader's iterator is made at once, as Keras does: it draws a seed, which changes later shuffles.
     """
+    loader = adapter.get_torch_dataloader()
     with _cpu():
-        return _each_on_cpu(iter(loader))
+        batches = iter(loader)
+        if isinstance(adapter, ArrayDataAdapter):  # the same batches, without the loader's work for each
+            batches = map(_reader(loader), iter(loader.batch_sampler))
+        return _each_on_cpu(batches)
+
+
+def _reader(loader: Any) -> Callable[[Any], Any]:
+    """Reads the rows at some places of the arrays of Keras's loader."""
+    return lambda places: loader.collate_fn(loader.dataset.__getitems__(places))
 
 
 def _cpu() -> AbstractContextManager[Any]:

@@ -58,12 +58,12 @@ class ReplicaStep:
         self._is_noted = True
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
         gathering = exact.gathering(self.model, self.relations)
-        with noting, exact.replica(running), exact.metrics(self.model), gathering:
+        with noting, exact.replica(running), exact.metrics(self.model) as metrics, gathering:
             if running.own_step:
-                with self._state.update():
+                with self._state.update(metrics):
                     return _shared_logs(running, self._own(self.model.train_step, shard))
             try:
-                return self._train(running, shard)
+                return self._train(running, metrics, shard)
             except BaseException:
                 self._gradients.end_overlap()
                 raise
@@ -78,12 +78,12 @@ class ReplicaStep:
         shard = self._writable(shard)
         running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")
         gathering = exact.gathering(self.model, self.relations)
-        with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
+        with torch.no_grad(), exact.replica(running), exact.metrics(self.model) as metrics, gathering:
             if running.own_step:
-                with self._state.update():
+                with self._state.update(metrics):
                     return _shared_logs(running, self._own(self.model.test_step, shard))
             x, y, weight = _unpacked(shard)
-            with self._state.update():
+            with self._state.update(metrics):
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
                 logs = exact.update_metrics(running, contribution, x, y, y_pred, weight)
@@ -100,7 +100,7 @@ class ReplicaStep:
 
     @contextmanager
     def _counting_rows_of_all(self) -> Iterator[None]:
-        with exact.metrics(self.model), self._state.update():
+        with exact.metrics(self.model) as metrics, self._state.update(metrics):
             yield
 
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
@@ -147,11 +147,11 @@ class ReplicaStep:
             relations=self.relations,
         )
 
-    def _train(self, running: exact.Replica, shard: Any) -> Any:
+    def _train(self, running: exact.Replica, metrics: list[Any], shard: Any) -> Any:
         model, gradients = self.model, self._gradients
         updates = self._updates_now()
         x, y, weight = _unpacked(shard)
-        self._state.begin()
+        self._state.begin(metrics)
         with nullcontext() if updates else gradients.kept_apart():
             y_pred = gradients.forward(x, training=True)
             if not self.holds_gradients:
@@ -197,7 +197,7 @@ class ReplicaStep:
         return bool((int(optimizer._iterations) + 1) % steps == 0)
 
     def _apply(self, weights: list[Any], updates: bool) -> None:
-        gradients = [weight.value.grad for weight in weights]
+        gradients = [weight._value.grad for weight in weights]
         self.holds_gradients = not updates
         with torch.no_grad():
             if not updates:

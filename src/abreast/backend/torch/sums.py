@@ -75,10 +75,9 @@ class Gradients:
         """Inside, backward leaves each rank its own gradients."""
         return nullcontext() if self._ddp is None else self._ddp.no_sync()
 
-    @torch.no_grad()
     def own(self) -> list[torch.Tensor]:
         """The gradients of the weights that the loss depends on, to sum in place. Raises `ModelError` if these changed."""
-        present = [weight.value.grad is not None for weight in self.weights]
+        present = [weight._value.grad is not None for weight in self.weights]
         if self._present is None:
             self._learn(present)
         elif present != self._present:
@@ -98,20 +97,20 @@ class Gradients:
         self._everywhere = all(number in (0, self.link.num_replicas) for number in ranks)
 
     def _of_used(self) -> list[torch.Tensor]:
-        parameters = [weight.value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
+        parameters = [weight._value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
         for parameter in parameters:
             if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
         return [parameter.grad for parameter in parameters]
 
-    @torch.no_grad()
     def finish(self, are_sums: bool) -> None:
         """Sum the gradients, unless they are sums already, or DDP summed them during backward."""
         if are_sums:
             return
         gradients = self.own()
         if not self.overlaps:
-            self._sum(gradients)
+            with torch.no_grad():
+                self._sum(gradients)
 
     @torch.no_grad()
     def sum_kept(self) -> list[torch.Tensor | None]:
@@ -182,27 +181,30 @@ class State:
         self.model = model
         self.link = link
         self._buffers = buffers
+        self._metrics: list[Any] = []
         self._tensors: list[torch.Tensor] = []
         self._summed: list[torch.Tensor] = []
-        self._parts: Sequence[torch.Tensor] = ()
+        self._message = _Message(torch.empty(0), [])
         self._work: Any = None
 
     @contextmanager
-    def update(self) -> Iterator[None]:
+    def update(self, metrics: list[Any]) -> Iterator[None]:
         """Inside, the ranks add to the metrics; at the end, the additions are summed over the ranks."""
-        self.begin()
+        self.begin(metrics)
         yield
         self.start()
         self.finish()
 
-    @torch.no_grad()
-    def begin(self) -> None:
-        """Clear the metrics on ranks 1 and up, so that each rank collects its own additions; rank 0 keeps the earlier ones."""
+    def begin(self, metrics: list[Any]) -> None:
+        """Clear the metrics on ranks 1 and up, so that each rank collects its own additions; rank 0 keeps the earlier ones.
+
+        `metrics`: the result of `leaf_metrics`.
+        """
         self._buffers.keep()
-        self._tensors = _tensors_of(exact.leaf_metrics(self.model))
-        if self.link.index > 0:
-            for tensor in self._tensors:
-                tensor.zero_()
+        self._metrics, self._tensors = metrics, _tensors_of(metrics)
+        if self.link.index > 0 and self._tensors:
+            with torch.no_grad():
+                torch._foreach_zero_(self._tensors)
 
     @torch.no_grad()
     def start(self, gradients: Sequence[torch.Tensor] = ()) -> None:
@@ -210,19 +212,20 @@ class State:
         running = exact.current()
         assert running is not None
         self._tensors += _tensors_of(running.new_metrics)
-        averaged = [v.value for v in exact.diverging_variables([running])]
+        averaged = [v._value for v in exact.diverging_variables([running], [*self._metrics, *running.new_metrics])]
         averaged += self._buffers.changes()
         self._summed = [*gradients, *self._tensors, *averaged]
         if not self._summed:
             return
-        sizes = [tensor.numel() for tensor in self._summed]
-        narrow = all(tensor.is_floating_point() and tensor.dtype.itemsize <= 4 for tensor in self._summed)
-        dtype = torch.float32 if narrow else torch.float64  # also for whole numbers
-        flat = torch.empty(sum(sizes), dtype=dtype, device=self._summed[0].device)
-        torch.cat([tensor.reshape(-1) for tensor in self._summed], out=flat)
-        shares = flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :]
-        _ = shares.mul_(running.weight) if running.rows else shares.zero_()  # a stand-in row may have produced a NaN
-        self._parts = flat.split(sizes)
+        if not self._message.fits(self._summed):
+            self._message = _Message.of(self._summed)
+        flat = self._message.flat
+        torch._foreach_copy_(self._message.parts, self._summed)
+        if averaged:
+            shares = flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :]
+            _ = (
+                shares.mul_(running.weight) if running.rows else shares.zero_()
+            )  # a stand-in row may have produced a NaN
         self._work = self.link.start_sum(flat)
 
     @torch.no_grad()
@@ -231,12 +234,41 @@ class State:
             return
         if self._work is not None:
             with self.link.meeting():
+                with torch.enable_grad():
+                    self.link.work_meanwhile()
                 self._work.wait()
-        parts = [part.view(tensor.shape) for tensor, part in zip(self._summed, self._parts, strict=True)]
-        torch._foreach_copy_(self._summed, parts)
+        torch._foreach_copy_(self._summed, self._message.parts)
         self._buffers.finish(speaks=self.link.index == 0)
+
+
+class _Message:
+    """Memory for one sum of several tensors: `parts` are views of `flat`, one per tensor. The next steps use it again."""
+
+    def __init__(self, flat: torch.Tensor, parts: list[torch.Tensor]) -> None:
+        self.flat, self.parts = flat, parts
+
+    @classmethod
+    def of(cls, tensors: Sequence[torch.Tensor]) -> _Message:
+        sizes = [tensor.numel() for tensor in tensors]
+        flat = torch.empty(sum(sizes), dtype=_type_of_sum(tensors), device=tensors[0].device)
+        parts = [part.view(tensor.shape) for part, tensor in zip(flat.split(sizes), tensors, strict=True)]
+        return cls(flat, parts)
+
+    def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
+        return (
+            len(tensors) == len(self.parts)
+            and all(part.shape == tensor.shape for part, tensor in zip(self.parts, tensors, strict=True))
+            and self.flat.dtype == _type_of_sum(tensors)
+            and self.flat.device == tensors[0].device
+        )
+
+
+def _type_of_sum(tensors: Sequence[torch.Tensor]) -> torch.dtype:
+    """float64 if that is needed to sum the tensors, also whole numbers, without loss."""
+    is_narrow = all(tensor.is_floating_point() and tensor.dtype.itemsize <= 4 for tensor in tensors)
+    return torch.float32 if is_narrow else torch.float64
 
 
 def _tensors_of(metrics: Sequence[Any]) -> list[torch.Tensor]:
     """The states of the metrics whose parts add up."""
-    return [variable.value for metric in metrics if exact.adds_up(metric) for variable in metric.variables]
+    return [variable._value for metric in metrics if exact.adds_up(metric) for variable in metric.variables]

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -303,8 +303,19 @@ class Team:
             else:  # the worker does not know this shard
                 self._writers[rank].forget(descriptor)
 
-    def run(self, team_model: TeamModel, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
-        """Run one step on every rank; return rank 0's result. Raises `WorkerError` if a worker fails."""
+    def run(
+        self,
+        team_model: TeamModel,
+        kind: Kind,
+        own: StagedShard,
+        sent: SentShards,
+        counts: Sequence[int],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Any:
+        """Run one step on every rank; return rank 0's result. Raises `WorkerError` if a worker fails.
+
+        `meanwhile` is called once, where this rank would only wait for the others.
+        """
         self.job.check()
         with team_model.undone_by_failure(), self._translated(), self.job.work(first=kind not in team_model.seen):
             self._send_forgotten()
@@ -312,7 +323,8 @@ class Team:
             for rank, descriptor in enumerate(sent, start=1):
                 step = messages.pack_step(team_model.key, team_model.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
-            result = getattr(team_model.step, kind)(own.ready(), counts)
+            with team_model.step.link.using(meanwhile):
+                result = getattr(team_model.step, kind)(own.ready(), counts)
         team_model.seen.add(kind)
         self._num_steps += 1
         team_model.remember()
