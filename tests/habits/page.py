@@ -27,14 +27,16 @@ A habit is a short script with something that Keras users do. Each runs with pla
 `tests/habits/scripts`.
 
 - **equal**: weights, optimizer, history, `evaluate`, `predict` and all other results of the script equal those of plain Keras.
+- **warned**: equal, and a warning that plain Keras does not give: a layer gets no faster, or the next batch may differ.
 - **refused**: an error before the first step names the cause.
 - **announced**: it cannot be equal, and a warning says so.
-- **different**: it is not equal, without a warning. **failed**: an error that plain Keras does not raise. Both are defects.
+- **different**: it is not equal, without a warning. **failed**: an error that plain Keras does not raise. Both are defects, and
+  so is a warning that the script does not expect.
 - **slow**: more than twice the processor time of plain Keras, and more than a second more, in the process of the script. On
   TensorFlow each replica is traced and compiled separately.
 - An empty cell: plain Keras cannot do it on that backend. "-": not run yet.
 """
-_ORDER = ("equal", "refused", "announced", "different", "failed")
+_ORDER = ("equal", "warned", "refused", "announced", "different", "failed")
 Cells = dict[tuple[str, str, int], Cell]
 
 
@@ -110,7 +112,7 @@ def _row(habit: Habit, cells: Cells) -> tuple[str, ...]:
 def _mark(habit: Habit, cell: Cell | None, backend: str) -> str:
     if cell is None:
         return "-" if backend in habit.backends else ""
-    verdict = cell.verdict if cell.verdict in ("equal", "refused", "announced") else f"**{cell.verdict}**"
+    verdict = cell.verdict if cell.verdict in _ORDER[:4] else f"**{cell.verdict}**"
     return f"{verdict}, slow ({cell.seconds / cell.plain_seconds:.1f} x)" if cell.slow else verdict
 
 

@@ -74,7 +74,7 @@ def _cell(backend: str, habit: Habit, devices: int, plain: Ran, placed: Ran) -> 
     judged = judge(plain, placed, habit.tolerance, habit.without.get(backend))
     expected, words = habit.expects(backend)
     as_expected = holds(judged, expected, words, placed.warnings)
-    difference = judged.difference if judged.verdict in ("equal", "announced", "different") else None
+    difference = judged.difference if judged.verdict in ("equal", "warned", "announced", "different") else None
     cell = Cell(
         habit.name,
         backend,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ REFUSED = ["ModelError", "AbreastError", "Exception"]
     ("placed", "verdict"),
     [
         (Ran(1.0, {"loss": np.asarray([1.0, 0.500001]), "name": "a"}), "equal"),
+        (Ran(1.0, {"loss": np.asarray([1.0, 0.5]), "name": "a"}, warnings=["of Keras"]), "equal"),
+        (Ran(1.0, {"loss": np.asarray([1.0, 0.5]), "name": "a"}, warnings=["of ours"]), "warned"),
         (Ran(1.0, {"loss": np.asarray([1.0, 0.6]), "name": "a"}, warnings=["of Keras"]), "different"),
         (Ran(1.0, {"loss": np.asarray([1.0, 0.6]), "name": "a"}, warnings=["of ours"]), "announced"),
         (Ran(1.0, {"loss": np.asarray([1.0]), "name": "a"}), "different"),
@@ -44,9 +47,14 @@ def test_a_script_that_fails_with_plain_keras_proves_nothing() -> None:
 
 
 def test_an_expected_warning_must_come_even_where_results_are_equal() -> None:
-    judged = judge(PLAIN, PLAIN, 1e-4)
-    assert holds(judged, "equal", "", []) and holds(judged, "announced", "draws", ["it draws other numbers"])
-    assert not holds(judged, "announced", "draws", ["something else"])
+    warning = "it draws other numbers"
+    silent, warned = judge(PLAIN, PLAIN, 1e-4), judge(PLAIN, replace(PLAIN, warnings=[warning]), 1e-4)
+    assert holds(silent, "equal", "", []) and holds(warned, "announced", "draws", [warning])
+    assert not holds(warned, "announced", "else", [warning]) and not holds(silent, "announced", "draws", [])
+
+
+def test_a_warning_must_not_come_where_none_is_expected() -> None:
+    assert not holds(judge(PLAIN, replace(PLAIN, warnings=["needless"]), 1e-4), "equal", "", ["needless"])
 
 
 def test_every_habit_has_a_title_and_its_turn() -> None:

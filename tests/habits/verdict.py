@@ -1,6 +1,7 @@
 """`judge`: the verdict on a placed run of a habit, compared with a plain one. Imports no framework.
 
 - "equal": the same results as with plain Keras.
+- "warned": the same results, and a warning that plain Keras does not give.
 - "refused": an error of abreast's before the first step.
 - "announced": other results, and a warning that plain Keras does not give.
 - "different": other results without a warning. The worst.
@@ -18,7 +19,7 @@ import numpy as np
 from tests.contract.compare import relative_difference
 from tests.habits.run import Ran
 
-Verdict = Literal["equal", "refused", "announced", "different", "failed", "broken"]
+Verdict = Literal["equal", "warned", "refused", "announced", "different", "failed", "broken"]
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,19 @@ def judge(plain: Ran, placed: Ran, tolerance: float, without: list[str] | None =
     if placed.error:
         return _of_error(placed)
     difference, where = _largest(plain.results, placed.results, without or [])
+    said = " | ".join(text for text in placed.warnings if text not in plain.warnings)
     if difference <= tolerance:
-        return Judged("equal", difference, where)
+        return Judged("warned", difference, said) if said else Judged("equal", difference, where)
     details = f"{_head(placed.results.get(where))} instead of {_head(plain.results.get(where))}"
-    if said := [text for text in placed.warnings if text not in plain.warnings]:
-        return Judged("announced", difference, " | ".join(said), f"{where}: {details}")
+    if said:
+        return Judged("announced", difference, said, f"{where}: {details}")
     return Judged("different", difference, where, details)
 
 
 def holds(judged: Judged, expected: str, words: str, said: list[str]) -> bool:
     """Whether a verdict is the expected one. An expected warning must come, even if results are equal."""
     if expected == "announced":
-        return judged.verdict in ("equal", "announced") and any(words in text for text in said)
+        return judged.verdict in ("warned", "announced") and any(words in text for text in said)
     return judged.verdict == expected and (expected == "equal" or words in judged.where)
 
 

@@ -167,7 +167,7 @@ def reduce_values(
         divisor = running.link.all_sum(ops.sum(weights))
     else:
         divisor = number_as(_row_size(values) * as_float(running.total_rows), values.dtype)
-        if isinstance(divisor, (int, float)) and divisor:
+        if isinstance(divisor, (int, float)) and divisor != 0:  # a row may have no entries
             return total / divisor
     return ops.divide_no_nan(total, divisor)
 

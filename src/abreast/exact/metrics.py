@@ -231,7 +231,8 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
     dtype = metric.total.dtype
     total = ops.cast(contribution, dtype)
     metric.total.assign_add(total * number_as(running.total_rows, dtype) if by_rows else total)
-    metric.count.assign_add(number_as(running.rows if by_rows else running.weight, metric.count.dtype))
+    count = metric.count.dtype
+    metric.count.assign_add(number_as(running.rows, count) if by_rows else ops.cast(running.weight, count))
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:

@@ -74,7 +74,7 @@ class BatchPipeline(Generic[Staged]):
         self._closed = False
         self._turns = threading.Condition()
         self._given: Taken[Staged | None] | None = None
-        self._early: tuple[Taken[Staged] | None, Exception | None] | None = None
+        self._early: tuple[HostBatch | None, Exception | None] | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
         self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
         self._reader = Ahead(self._read, "abreast-reader")
@@ -107,17 +107,12 @@ class BatchPipeline(Generic[Staged]):
         """The next batch: one that threads have prepared, or one that this thread reads."""
         if self._early is not None:
             (early, error), self._early = self._early, None
-            if early is None:
-                assert error is not None
+            if error is not None:
                 raise error
-            return cast("Taken[Staged | None]", early)
+            return Taken(cast(HostBatch, early), None)
         inline = self._pace.inline
         if not self._staging.most or (inline and not self._stager.waits and not self._reader.waits):
-            start = perf_counter_ns()
-            host = self._read(spans.MAIN)
-            self._num_inline += 1
-            self._pace.has_read(perf_counter_ns() - start)
-            return Taken(host, None)
+            return Taken(self._read_inline(), None)
         if self.num_taken == 0 or (inline and not self._stager.waits):
             host = self._reader.take(self._waiting(), self._look_seconds)
             self._measure(host)
@@ -125,25 +120,26 @@ class BatchPipeline(Generic[Staged]):
         return self._stager.take(self._waiting(), self._look_seconds)
 
     def read_early(self) -> None:
-        """Read and stage the next batch in the training thread, while its step waits for other devices.
+        """Read the next batch in the training thread, while its step waits for other devices.
 
         Only a batch that this thread reads anyway, after the step. `take` returns it, or raises the exception of reading it.
         """
         habits = self._habits
         threads_read = not self._pace.inline or self._stager.waits or self._reader.waits
-        if threads_read or not self._depth or habits.between or not habits.known or self._early is not None:
+        if threads_read or habits.between or not habits.known or self._early is not None or self._closed:
             return
-        if self.num_taken >= self.permitted:
-            return
+        if self.num_taken < self.permitted:
+            try:
+                self._early = self._read_inline(), None
+            except Exception as error:  # it must not end the step that runs
+                self._early = None, error
+
+    def _read_inline(self) -> HostBatch:
         start = perf_counter_ns()
-        try:
-            # Recorded like the work of the threads: the step does not wait for it.
-            host = self._read(spans.READER)
-            self._early = Taken(host, self._put(host, spans.STAGER, self.num_taken)), None
-        except Exception as error:
-            self._early = None, error
+        host = self._read(inline=True)
         self._num_inline += 1
         self._pace.has_read(perf_counter_ns() - start)
+        return host
 
     def stage(self, taken: Taken[Staged | None]) -> Taken[Staged]:
         """The batch that was taken last, staged for a step."""
@@ -168,9 +164,7 @@ class BatchPipeline(Generic[Staged]):
         self._let_read(closed=True)
         reader_ended = self._reader.close()
         stager_ended = self._stager.close()
-        staged: list[tuple[Taken[Any] | None, BaseException | None]] = list(self._stager.left())
-        if self._early is not None:
-            staged.insert(0, self._early)
+        staged = list(self._stager.left())
         for taken, _ in staged:
             if taken is not None:
                 self._discard(taken)
@@ -184,7 +178,9 @@ class BatchPipeline(Generic[Staged]):
             tell(
                 f"the data source has not returned{f' ({where})' if where else ''}; its thread ends when the source returns"
             )
-        unread: list[Unread] = [(None if taken is None else taken.host, error) for taken, error in staged]
+        unread: list[Unread] = [] if self._early is None else [self._early]
+        self._early = None
+        unread += [(None if taken is None else taken.host, error) for taken, error in staged]
         return unread + list(self._reader.left())
 
     def wait(self, why: str) -> None:
@@ -209,17 +205,18 @@ class BatchPipeline(Generic[Staged]):
     def _waiting(self) -> Callable[[], None]:
         return self._patience.waiting(self._say, self._timeout)
 
-    def _read(self, track: str | None = None) -> HostBatch:
-        """The next batch of the source; runs in the reader's thread, or in the training thread, which names its `track`."""
+    def _read(self, inline: bool = False) -> HostBatch:
+        """The next batch of the source; runs in the reader's thread, or, `inline`, in the training thread."""
         start = perf_counter_ns()
         self._reads = True
         try:
-            data = next(self._batches) if track else self._next_watched()
+            data = next(self._batches) if inline else self._next_watched()
         finally:
             self._reads = False
         host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
         if spans.LISTENERS:
-            spans.leave(track or spans.READER, "read", start, perf_counter_ns(), batch=self._num_read)
+            track = spans.MAIN if inline else spans.READER
+            spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
         self._num_read += 1
         return host
 

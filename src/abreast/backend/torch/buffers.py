@@ -102,9 +102,7 @@ class Buffers:
         """Whether the buffers have the same number, shapes and types as at `mark`."""
         return self.layout() == [(tensor.shape, tensor.dtype) for tensor, _ in self._marks]
 
-    # Changes in a step.
-
-    # Most models have no buffers: these run at every step.
+    # Changes in a step. Most models have no buffers, and pay little here.
 
     def keep(self) -> None:
         """Remember the values before a step that may change them."""

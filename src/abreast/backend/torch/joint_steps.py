@@ -27,8 +27,8 @@ class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
     `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
-    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state. `meanwhile` is called where
-    the step waits for other ranks.
+    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state. `meanwhile` may be called
+    once, where the step waits for other ranks.
     """
 
     look: bool

@@ -48,8 +48,8 @@ class TorchLink:
         self._meanwhile: Callable[[], None] | None = None
 
     @contextmanager
-    def using(self, meanwhile: Callable[[], None] | None) -> Iterator[None]:
-        """Inside, `work_meanwhile` calls `meanwhile` the first time."""
+    def with_work(self, meanwhile: Callable[[], None] | None) -> Iterator[None]:
+        """Inside, the first `work_meanwhile` calls `meanwhile`."""
         self._meanwhile = meanwhile
         try:
             yield

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
+import torch
 
 from abreast.feed import Part, ReadsParts, array_parts, not_numbers, own_reading
 from abreast.keras_private.data_adapters import ArrayDataAdapter
@@ -43,8 +44,10 @@ def batches_of(adapter: Any) -> Iterator[Any]:
     loader = adapter.get_torch_dataloader()
     with _cpu():
         batches = iter(loader)
-        if isinstance(adapter, ArrayDataAdapter):  # the same batches, without the loader's work for each
-            batches = map(_reader(loader), iter(loader.batch_sampler))
+        # The same batches, without the loader's work for each; `abreast check` watches loaders of its own.
+        if isinstance(adapter, ArrayDataAdapter) and isinstance(loader, torch.utils.data.DataLoader):
+            order: Any = loader.batch_sampler
+            batches = map(_reader(loader), iter(order))
         return _each_on_cpu(batches)
 
 

@@ -223,9 +223,10 @@ class State:
         torch._foreach_copy_(self._message.parts, self._summed)
         if averaged:
             shares = flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :]
-            _ = (
-                shares.mul_(running.weight) if running.rows else shares.zero_()
-            )  # a stand-in row may have produced a NaN
+            if running.rows:
+                shares.mul_(running.weight)
+            else:
+                shares.zero_()  # a stand-in row may have produced a NaN
         self._work = self.link.start_sum(flat)
 
     @torch.no_grad()
@@ -233,16 +234,16 @@ class State:
         if not self._summed:
             return
         if self._work is not None:
+            with torch.enable_grad():
+                self.link.work_meanwhile()
             with self.link.meeting():
-                with torch.enable_grad():
-                    self.link.work_meanwhile()
                 self._work.wait()
         torch._foreach_copy_(self._summed, self._message.parts)
         self._buffers.finish(speaks=self.link.index == 0)
 
 
 class _Message:
-    """Memory for one sum of several tensors: `parts` are views of `flat`, one per tensor. The next steps use it again."""
+    """Memory for one sum of several tensors: `parts` are views of `flat`, one per tensor. Steps of one kind use it again."""
 
     def __init__(self, flat: torch.Tensor, parts: list[torch.Tensor]) -> None:
         self.flat, self.parts = flat, parts
@@ -250,8 +251,9 @@ class _Message:
     @classmethod
     def of(cls, tensors: Sequence[torch.Tensor]) -> _Message:
         sizes = [tensor.numel() for tensor in tensors]
-        flat = torch.empty(sum(sizes), dtype=_type_of_sum(tensors), device=tensors[0].device)
-        parts = [part.view(tensor.shape) for part, tensor in zip(flat.split(sizes), tensors, strict=True)]
+        with torch.inference_mode(False):  # else only steps inside the user's `inference_mode` could use it
+            flat = torch.empty(sum(sizes), dtype=_type_of_sum(tensors), device=tensors[0].device)
+            parts = [part.view(tensor.shape) for part, tensor in zip(flat.split(sizes), tensors, strict=True)]
         return cls(flat, parts)
 
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:

@@ -310,11 +310,11 @@ class Team:
         own: StagedShard,
         sent: SentShards,
         counts: Sequence[int],
-        meanwhile: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] | None,
     ) -> Any:
         """Run one step on every rank; return rank 0's result. Raises `WorkerError` if a worker fails.
 
-        `meanwhile` is called once, where this rank would only wait for the others.
+        `meanwhile` is called at most once, where this rank would only wait for the others.
         """
         self.job.check()
         with team_model.undone_by_failure(), self._translated(), self.job.work(first=kind not in team_model.seen):
@@ -323,7 +323,7 @@ class Team:
             for rank, descriptor in enumerate(sent, start=1):
                 step = messages.pack_step(team_model.key, team_model.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
-            with team_model.step.link.using(meanwhile):
+            with team_model.step.link.with_work(meanwhile):
                 result = getattr(team_model.step, kind)(own.ready(), counts)
         team_model.seen.add(kind)
         self._num_steps += 1
