@@ -6,8 +6,16 @@ import pytest
 
 from tests.harness.client import Workers
 
-CONSTANT = ("Shifted",)
-MAY_CHANGE = ("RunningMean", "MovedByAFunction", "MovedInAList", "MovedByName", "MovedAsAVariable", "InAListOnly")
+CONSTANT = ("Shifted", "ChangedByACallback")
+MAY_CHANGE = (
+    "RunningMean",
+    "MovedByAFunction",
+    "MovedInAList",
+    "MovedByName",
+    "MovedAsAVariable",
+    "InAListOnly",
+    "CallsACallback",
+)
 
 
 def may_change(name: str) -> bool:

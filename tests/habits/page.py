@@ -30,8 +30,7 @@ A habit is a short script with something that Keras users do. Each runs with pla
 - **warned**: equal, and a warning that plain Keras does not give: a layer gets no faster, or the next batch may differ.
 - **refused**: an error before the first step names the cause.
 - **announced**: it cannot be equal, and a warning says so.
-- **different**: it is not equal, without a warning. **failed**: an error that plain Keras does not raise. Both are defects, and
-  so is a warning that the script does not expect.
+- **different**: it is not equal, without a warning. **failed**: an error that plain Keras does not raise. Both are defects.
 - **slow**: more than twice the processor time of plain Keras, and more than a second more, in the process of the script. On
   TensorFlow each replica is traced and compiled separately.
 - An empty cell: plain Keras cannot do it on that backend. "-": not run yet.

@@ -52,7 +52,9 @@ def holds(judged: Judged, expected: str, words: str, said: list[str]) -> bool:
     """Whether a verdict is the expected one. An expected warning must come, even if results are equal."""
     if expected == "announced":
         return judged.verdict in ("warned", "announced") and any(words in text for text in said)
-    return judged.verdict == expected and (expected == "equal" or words in judged.where)
+    if expected == "equal":
+        return judged.verdict in ("equal", "warned")
+    return judged.verdict == expected and words in judged.where
 
 
 def _of_error(placed: Ran) -> Judged:

@@ -105,9 +105,18 @@ class _Reader:
             elif _is_function(value):
                 found.add(value.__name__)  # the user's code may have another name for it
                 todo += _parts(value)
+            elif isinstance(value, keras.callbacks.Callback):
+                todo += self._of_callback(value, found)
             else:
                 todo += _parts(value)
         return found
+
+    def _of_callback(self, callback: Any, names: set[str]) -> Iterator[Any]:
+        """What code uses of a callback: not its hooks, which Keras calls between steps, unless code names them."""
+        functions = {each.__name__: each for each in _functions(type(callback))}
+        self._spaces.append(functions)
+        yield from (each for name, each in functions.items() if not name.startswith("on_") or name in names)
+        yield from vars(callback).values()
 
     def functions(self, todo: list[Any]) -> list[Any]:
         """The user's functions among `todo` and what they reach."""
