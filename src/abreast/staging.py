@@ -20,6 +20,7 @@ Staged = TypeVar("Staged")  # a batch on its way to the devices
 
 DEFAULT_PREFETCH = 2
 _SHARE_OF_FREE_MEMORY = 8
+_SMALL_BYTES = 2**20  # asking for the free memory would take longer than a short step
 
 
 def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
@@ -130,7 +131,8 @@ class Staging:
 
         The reader holds one more, the next batch, on the host.
         """
-        if not self.most or not batch_bytes:
+        is_small = self.budget_bytes is None and self.most * batch_bytes <= _SMALL_BYTES
+        if not self.most or not batch_bytes or is_small:
             return self.most
         budget = self.budget_bytes if self.budget_bytes is not None else free_bytes() // _SHARE_OF_FREE_MEMORY
         return max(0, min(self.most, budget // batch_bytes))

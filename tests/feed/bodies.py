@@ -441,6 +441,28 @@ def early_reads(devices: int, raise_at: int = 0) -> dict[str, Any]:
     return {"finished": finished, "losses": losses, "raised": raised, "steps": steps.finished}
 
 
+def threads_of_short_calls() -> list[int]:
+    """The number of threads that a `fit` on arrays starts: of one step, and of four."""
+    from abreast.feed.ahead import Ahead
+    from abreast.replacing import replaced
+
+    started, plain = 0, Ahead._start
+
+    def start(self: Any) -> None:
+        nonlocal started
+        started += 1
+        plain(self)
+
+    x, y = np.random.default_rng(0).normal(size=(2, 16, 1)).astype("float32")
+    model, counts = model_on(2), []
+    with replaced(Ahead, "_start", start):
+        for rows in (4, 16):
+            started = 0
+            model.fit(x[:rows], y[:rows], batch_size=4, verbose=0)
+            counts.append(started)
+    return counts
+
+
 def pace_after(
     threaded_us: int,
     inline_us: int,

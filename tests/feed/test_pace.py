@@ -85,3 +85,9 @@ def test_pytorch_reads_the_next_batch_while_a_step_waits_for_other_devices(worke
 def test_an_error_of_an_early_read_comes_after_the_step(workers: Workers) -> None:
     found = workers.abreast.run(body("early_reads"), devices=3, raise_at=10)
     assert found["raised"] == "the disk is gone" and found["steps"] == 10
+
+
+def test_a_call_of_one_step_starts_no_thread(workers: Workers) -> None:
+    """Agents of reinforcement learning fit after each of their moves: a thread would take longer than the step."""
+    one, four = workers.abreast.run(body("threads_of_short_calls"))
+    assert one == 0 and four == 2

@@ -26,6 +26,7 @@ class Pace:
     """`inline`: the training thread reads and stages the next batch itself. `measures=False`: it never does."""
 
     def __init__(self, measures: bool) -> None:
+        self.measures = measures
         self._decided = not measures
         self._num_steps = self._next = 0
         self._num_slow = 0.0

@@ -110,6 +110,10 @@ class BatchPipeline(Generic[Staged]):
             if error is not None:
                 raise error
             return Taken(cast(HostBatch, early), None)
+        if self.num_taken == 0 and self._pace.measures:  # a call of one step needs no threads
+            host = self._read_inline()
+            self._measure(host)
+            return Taken(host, None)
         inline = self._pace.inline
         if not self._staging.most or (inline and not self._stager.waits and not self._reader.waits):
             return Taken(self._read_inline(), None)

@@ -146,8 +146,8 @@ class JaxBackend:
             return
         variables = held_variables(model)
         [values] = apart([[variable._value for variable in variables]])
-        for variable, value in zip(variables, values, strict=True):
-            variable._value = jax.device_put(value, replicated)
+        for variable, value in zip(variables, jax.device_put(values, replicated), strict=True):
+            variable._value = value
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         _announce(model, placement)
