@@ -75,7 +75,9 @@ class InAListOnly(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Anneals(keras.callbacks.Callback):  # type: ignore[misc]
-    shift: Any
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift: Any = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.shift.assign([0.5 * epoch])

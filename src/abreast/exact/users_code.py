@@ -105,18 +105,19 @@ class _Reader:
             elif _is_function(value):
                 found.add(value.__name__)  # the user's code may have another name for it
                 todo += _parts(value)
-            elif isinstance(value, keras.callbacks.Callback):
+            elif _is_callback(value):
                 todo += self._of_callback(value, found)
             else:
                 todo += _parts(value)
         return found
 
     def _of_callback(self, callback: Any, names: set[str]) -> Iterator[Any]:
-        """What code uses of a callback: not its hooks, which Keras calls between steps, unless code names them."""
-        functions = {each.__name__: each for each in _functions(type(callback))}
+        """What code uses of a callback or its class: not the hooks, which Keras calls between steps, unless code names them."""
+        is_class = isinstance(callback, type)
+        functions = {each.__name__: each for each in _functions(callback if is_class else type(callback))}
         self._spaces.append(functions)
         yield from (each for name, each in functions.items() if not name.startswith("on_") or name in names)
-        yield from vars(callback).values()
+        yield from () if is_class else vars(callback).values()
 
     def functions(self, todo: list[Any]) -> list[Any]:
         """The user's functions among `todo` and what they reach."""
@@ -157,6 +158,10 @@ def _parts(value: Any) -> list[Any]:
 
 def _functions(kind: type) -> list[Any]:
     return [each for each in functions_of(kind) if _is_function(each) and is_above_keras(each)]
+
+
+def _is_callback(value: Any) -> bool:
+    return issubclass(value if isinstance(value, type) else type(value), keras.callbacks.Callback)
 
 
 def _is_function(value: Any) -> bool:
