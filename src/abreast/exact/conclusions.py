@@ -29,7 +29,7 @@ _WORDS = {
 
 
 class Conclusions:
-    """What the differences between runs mean for the steps of a model."""
+    """The meaning of the differences between runs for the steps of a model."""
 
     def __init__(self, found: RunDifferences) -> None:
         self._found = found

@@ -105,19 +105,17 @@ class _Reader:
             elif _is_function(value):
                 found.add(value.__name__)  # the user's code may have another name for it
                 todo += _parts(value)
-            elif _is_callback(value):
-                todo += self._of_callback(value, found)
+            elif isinstance(value, type) and issubclass(value, keras.callbacks.Callback):
+                todo += self._of_callbacks(value, found)
             else:
                 todo += _parts(value)
         return found
 
-    def _of_callback(self, callback: Any, names: set[str]) -> Iterator[Any]:
-        """What code uses of a callback or its class: not the hooks, which Keras calls between steps, unless code names them."""
-        is_class = isinstance(callback, type)
-        functions = {each.__name__: each for each in _functions(callback if is_class else type(callback))}
-        self._spaces.append(functions)
-        yield from (each for name, each in functions.items() if not name.startswith("on_") or name in names)
-        yield from () if is_class else vars(callback).values()
+    def _of_callbacks(self, kind: type, names: set[str]) -> list[Any]:
+        """The functions of a class of callbacks, without the hooks that no code names: Keras calls these between steps."""
+        functions = _functions(kind)
+        self._spaces += [{each.__name__: each} for each in functions]  # for names that are read later
+        return [each for each in functions if not each.__name__.startswith("on_") or each.__name__ in names]
 
     def functions(self, todo: list[Any]) -> list[Any]:
         """The user's functions among `todo` and what they reach."""
@@ -125,7 +123,7 @@ class _Reader:
         return [each for each in self._seen.values() if _is_function(each) and is_above_keras(each)]
 
     def _reached(self, function: Any, names: frozenset[str]) -> Iterator[Any]:
-        """What a function may use: globals, attributes of classes and of modules of the user, outer variables, defaults."""
+        """The values that a function may use: globals, attributes of the user's classes, modules, outer variables, defaults."""
         spaces = [function.__globals__, *self._spaces]
         modules = [each for each in map(function.__globals__.get, names) if isinstance(each, types.ModuleType)]
         spaces += [vars(each) for each in modules if is_above_keras(each)]
@@ -158,10 +156,6 @@ def _parts(value: Any) -> list[Any]:
 
 def _functions(kind: type) -> list[Any]:
     return [each for each in functions_of(kind) if _is_function(each) and is_above_keras(each)]
-
-
-def _is_callback(value: Any) -> bool:
-    return issubclass(value if isinstance(value, type) else type(value), keras.callbacks.Callback)
 
 
 def _is_function(value: Any) -> bool:

@@ -41,7 +41,7 @@ class Habits:
 
     @property
     def _compared(self) -> list[SharedDraws | SharedState]:
-        """What is compared around each read of the source."""
+        """The comparisons around each read of the source."""
         return [each for each in (self.draws, self.state) if each is not None]
 
     def begin_epoch(self) -> None:

@@ -22,7 +22,7 @@ _PAST_KERAS = frozenset(
 
 
 def held_by(source: Reach, model: Any) -> str:
-    """What a source's code holds, for a message; "" if it is nothing of that kind. `model`: the model in training, or None."""
+    """A name, for a message, of such data that a source holds; "" if it holds none. `model`: the model in training, or None."""
     if any(isinstance(each, threading.local) and vars(each) for each in source.met.values()):
         return "values of the thread of the script (threading.local)"
     return "weights of the model in training" if model is not None and _weights_held(source, model) else ""

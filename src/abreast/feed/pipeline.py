@@ -74,7 +74,7 @@ class BatchPipeline(Generic[Staged]):
         self._closed = False
         self._turns = threading.Condition()
         self._given: Taken[Staged | None] | None = None
-        self._early: tuple[HostBatch | None, Exception | None] | None = None
+        self._early: Unread | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
         self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
         self._reader = Ahead(self._read, "abreast-reader")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import keras
@@ -27,13 +28,11 @@ def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     if isinstance(adapter, ReadsParts):
         return adapter._parts(own_rows)
 
-    read = _reader(loader)
-
-    def read_on_cpu(places: Any) -> Any:
+    def read(places: Any) -> Any:
         with keras.device("cpu"):  # else Keras moves every batch to the first GPU
-            return read(places)
+            return _rows_at(loader, places)
 
-    return array_parts(iter(loader.batch_sampler), read_on_cpu, own_rows)
+    return array_parts(iter(loader.batch_sampler), read, own_rows)
 
 
 def batches_of(adapter: Any) -> Iterator[Any]:
@@ -47,13 +46,13 @@ def batches_of(adapter: Any) -> Iterator[Any]:
         # The same batches, without the loader's work for each; `abreast check` watches loaders of its own.
         if isinstance(adapter, ArrayDataAdapter) and isinstance(loader, torch.utils.data.DataLoader):
             order: Any = loader.batch_sampler
-            batches = map(_reader(loader), iter(order))
+            batches = map(partial(_rows_at, loader), iter(order))
         return _each_on_cpu(batches)
 
 
-def _reader(loader: Any) -> Callable[[Any], Any]:
-    """Reads the rows at some places of the arrays of Keras's loader."""
-    return lambda places: loader.collate_fn(loader.dataset.__getitems__(places))
+def _rows_at(loader: Any, places: Any) -> Any:
+    """The rows at some places in the arrays of Keras's loader."""
+    return loader.collate_fn(loader.dataset.__getitems__(places))
 
 
 def _cpu() -> AbstractContextManager[Any]:
