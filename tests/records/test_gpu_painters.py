@@ -18,10 +18,10 @@ import pytest
 
 from abreast.errors import DataError, DeviceError
 from abreast.records import Box, CenterCrop, RandomCrop, Records, pack
-from abreast.records.decoding import gpu_painters
+from abreast.records.decoding import gpu_painters, gpu_pipeline
 from abreast.records.decoding.decode_smaller import SmallerDecoder
 from abreast.records.decoding.gpu_painters import is_for_gpu, view_of
-from abreast.records.decoding.gpu_pipeline import PipelineSettings
+from abreast.records.decoding.gpu_pipeline import Pipeline, PipelineSettings
 from abreast.records.decoding.jpeg import read_header
 from abreast.records.loading.loader import Loader
 from tests.records.dali import STAND_INS, OpenCvPipeline, let_there_be_a_gpu
@@ -353,6 +353,18 @@ def test_pipelines_end_when_their_loader_is_freed(folder: Path, monkeypatch: pyt
     del batches
     gc.collect()
     assert not OpenCvPipeline.alive
+
+
+def test_a_loader_frees_the_pipelines_that_it_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_there_be_a_gpu(monkeypatch)
+    released: list[bool] = []
+    monkeypatch.setattr(OpenCvPipeline, "release_memory", lambda: released.append(True))
+    batches = loader(folder)
+    list(batches)
+    monkeypatch.setattr(gpu_pipeline, "Pipeline", Pipeline)  # as when a test's stand-in leaves before its loader
+    del batches
+    gc.collect()
+    assert released == [True]
 
 
 def test_a_gpu_is_not_used_after_a_fork(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,8 +154,9 @@ def _put(pixels: Pixels, rows: Array, images: Pixels) -> None:
 def _free(pipelines: list[Pipeline]) -> None:
     """Free pipelines that only this list refers to."""
     if pipelines:
+        kind = type(pipelines[0])
         pipelines.clear()
-        Pipeline.release_memory()
+        kind.release_memory()
 
 
 def _built(modules: tuple[Any, Any, Any], plan: PipelineSettings, device: DaliDevice) -> Any:
