@@ -211,6 +211,29 @@ def traces_of_single_rows() -> list[int]:
     return [program.num_traces for program in programs]
 
 
+def test_a_step_of_one_device_has_no_more_operations_than_that_of_plain_keras(worker: Worker) -> None:
+    plain, placed = worker.run(numbers_of_operations)
+    assert max(placed) <= plain
+
+
+def numbers_of_operations() -> tuple[int, list[int]]:
+    """The operations of plain Keras's step, and those of each trace of ours: for a known number of rows, and for any."""
+    import tensorflow as tf
+
+    import abreast
+
+    model, x, y = model_and_data(rows=40)
+    step = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
+    plain = step.get_concrete_function(tf.TensorSpec((None, 6), tf.float32), tf.TensorSpec((None, 3), tf.float32))
+    with counted_programs() as programs:
+        for rows in (32, 40):
+            model, x, y = model_and_data(rows)
+            abreast.parallelize(model, devices=1)
+            model.fit(x, y, batch_size=16, verbose=0)
+    placed = [function.graph for program in programs for _, function in program._traces.values()]
+    return len(plain.graph.get_operations()), [len(graph.get_operations()) for graph in placed]
+
+
 @contextmanager
 def counted_programs() -> Iterator[list[Any]]:
     """The programs made in the block."""

@@ -29,7 +29,7 @@ def moments(layer: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
     if is_dry_run():  # BatchNormalization is known to relate rows; the dry run looks for other layers that do
         return ops.cast(layer.moving_mean, inputs.dtype), ops.cast(layer.moving_variance, inputs.dtype)
     running = current()
-    if running is None or not running.global_batch_norm:
+    if running is None or running.link.num_replicas == 1 or not running.global_batch_norm:
         return _plain_moments(layer, inputs, mask)  # type: ignore[no-any-return]
     if mask is not None:
         return _masked_moments(running, layer, inputs, mask)

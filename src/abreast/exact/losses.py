@@ -145,7 +145,8 @@ def reduce_values(
         with all_rows(running):
             loss = _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
         return loss / running.link.num_replicas
-    values, sample_weight, mask = valid_rows((values, sample_weight, mask), running.rows)
+    if running.may_stand_in:
+        values, sample_weight, mask = valid_rows((values, sample_weight, mask), running.rows)
     averages = reduction in ("mean", "sum_over_batch_size")
     weights = None if sample_weight is None else ops.cast(sample_weight, values.dtype)
     if mask is not None:

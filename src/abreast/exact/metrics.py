@@ -47,7 +47,7 @@ def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: 
         x, y, y_pred, weight = of_all_rows(running, x, y, y_pred, weight)
         with on_all_rows(running, model):
             return _update_each(model, x, y, y_pred, weight)
-    if not running.link.rows_are_known or running.rows == 0:
+    if running.may_stand_in:
         x, y, y_pred, weight = valid_rows((x, y, y_pred, weight), running.rows)
     return _update_each(model, x, y, y_pred, weight)
 
@@ -150,10 +150,10 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
                 if together and is_duplicate_of_replica_0():
                     return None
                 return plain(*args, **kwargs)
-        if not running.link.rows_are_known:
+        if running.may_stand_in:
+            if isinstance(running.rows, int):
+                return None  # some functions refuse an empty tensor
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
-        elif running.rows == 0:
-            return None  # some functions refuse an empty tensor
         value = args[0] if args else kwargs.get("values")
         if of_numbers and is_number(value):
             weight = args[1] if len(args) > 1 else kwargs.get("sample_weight")

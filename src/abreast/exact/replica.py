@@ -32,11 +32,6 @@ class ReplicaLink(Protocol):
     def num_replicas(self) -> int: ...
 
     @property
-    def rows_are_known(self) -> bool:
-        """Whether numbers of rows are Python numbers; in a graph, they are tensors."""
-        ...
-
-    @property
     def befores(self) -> dict[Any, Any] | None:
         """By call of the user's code, Python objects as they were before; None unless replicas run the same Python in turn."""
         ...
@@ -129,6 +124,11 @@ class Replica:
     def weight(self) -> Any:
         """This replica's share of the global batch."""
         return as_float(self.rows) / as_float(self.total_rows)
+
+    @property
+    def may_stand_in(self) -> bool:
+        """Whether this replica may have a stand-in row only. In a graph, the number of rows may be a tensor."""
+        return self.link.num_replicas > 1 and not (isinstance(self.rows, int) and self.rows > 0)
 
     @property
     def logs(self) -> Mapping[str, str]:

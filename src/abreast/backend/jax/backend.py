@@ -28,6 +28,7 @@ from abreast.backend.jax.devices import (
     VISIBLE,
     device_names,
     index_of,
+    placed,
     platform,
     replicated_over,
     sharded_over,
@@ -146,7 +147,7 @@ class JaxBackend:
             return
         variables = held_variables(model)
         [values] = apart([[variable._value for variable in variables]])
-        for variable, value in zip(variables, jax.device_put(values, replicated), strict=True):
+        for variable, value in zip(variables, placed(values, replicated), strict=True):
             variable._value = value
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:

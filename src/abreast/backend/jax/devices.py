@@ -65,3 +65,11 @@ def sharded_over(devices: tuple[str, ...]) -> NamedSharding:
 def replicated_over(devices: tuple[str, ...]) -> NamedSharding:
     """A sharding with the whole array on each device."""
     return NamedSharding(_mesh(devices), PartitionSpec())
+
+
+def placed(values: list[Any], sharding: NamedSharding) -> list[Any]:
+    """The values with this sharding. Those that have it are returned: `device_put` takes 30 microseconds for each of them."""
+    are_there = [isinstance(value, jax.Array) and value.committed and value.sharding == sharding for value in values]
+    others = [value for value, is_there in zip(values, are_there, strict=True) if not is_there]
+    put = iter(jax.device_put(others, sharding) if others else ())
+    return [value if is_there else next(put) for value, is_there in zip(values, are_there, strict=True)]

@@ -18,7 +18,7 @@ from keras import tree
 
 from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement
-from abreast.backend.jax.devices import platform, replicated_over, sharded_over
+from abreast.backend.jax.devices import placed, platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
 from abreast.backend.jax.uneven import UnevenRows
@@ -162,7 +162,7 @@ class Steps:
     def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
         launched = self._launched
         if launched is None:
-            return list(jax.device_put(values, self._replicated))
+            return placed(values, self._replicated)
         for value, variable in zip(values, variables, strict=True):
             if not launched.is_as_handed(value):
                 launched.assigned(variable.path, value)

@@ -82,7 +82,7 @@ class Program:
             with AT_WORK, self.variables.turn(), noting:
                 self.variables.work(adds_up=self._adds_up)
                 self._reducer.same_indices.begin(_rows_of_each(staged.counts))
-                return self._step(staged.structure, counts, tensors)
+                return self._step(staged.structure, counts, self._known(staged.counts), tensors)
         structure = str(staged.structure)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
         if fixed and (structure, fixed) not in self._traces and self._is_traced(structure):
@@ -103,11 +103,15 @@ class Program:
 
     def _knows_rows(self, counts: tuple[int, ...], expected: list[Any]) -> bool:
         """Whether plain Keras knows the number of rows when it traces a step: it then weights losses of outputs by it."""
-        if self.reach.processes is not None or min(counts) == 0:
+        if not self._known(counts):
             return False
         self._first_rows = self._first_rows or sum(counts)
         is_first = FIRST_ROWS_ARE_KNOWN and self.model.steps_per_execution == 1 and sum(counts) == self._first_rows
         return is_first or _are_fixed(sum(counts), expected)
+
+    def _known(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """The rows of each replica, if a step may use them as Python numbers; else empty."""
+        return () if self.reach.processes is not None or min(counts) == 0 else counts
 
     def _is_traced(self, structure: str) -> bool:
         return any(traced == structure for traced, _ in self._traces)
@@ -136,7 +140,7 @@ class Program:
             _draw_apart(self.reach.first)
             for index, tensor in enumerate(tensors if fixed else ()):
                 tensor.set_shape([fixed[index // len(specs)], *tensor.shape[1:]])
-            return self._step(staged.structure, _counts(fixed) if fixed else counts, list(tensors))
+            return self._step(staged.structure, _counts(fixed) if fixed else counts, fixed, list(tensors))
 
         signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * len(staged.shards))]
         jit_compile = self._jit_compile and num_replicas == 1
@@ -153,11 +157,11 @@ class Program:
                 exact.announce_conditions(self.model)
         return function
 
-    def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
+    def _step(self, structure: Any, counts: Any, known: tuple[int, ...], tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):
             if self.kind != "predict" and self.reach.processes is not None:
                 self._begin_sums()
-            return self._results(structure, counts, tensors)
+            return self._results(structure, counts, known, tensors)
 
     def _begin_sums(self) -> None:
         """Count the sums of metrics so far in the first process only: every process has them."""
@@ -179,9 +183,9 @@ class Program:
                     copy.assign(tf.zeros_like(copy))
         return totals
 
-    def _results(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
+    def _results(self, structure: Any, counts: Any, known: tuple[int, ...], tensors: list[Any]) -> Any:
         width = len(tensors) // len(self.variables.devices)
-        total_rows = tf.reduce_sum(counts)
+        total_rows = sum(known) if known else tf.reduce_sum(counts)
         relations = self.relations(self.model)
         kept, changes = KeptTensors(self.model), self._watched(counts)
 
@@ -199,7 +203,7 @@ class Program:
             replicas[index] = running = exact.Replica(
                 self.model,
                 TurnLink(turns, index, self._reducer.sum),
-                rows=counts[self.reach.first + index],
+                rows=(known or counts)[self.reach.first + index],
                 total_rows=total_rows,
                 counts=counts,
                 global_batch_norm=self.placement.batch_norm == "global",

@@ -210,8 +210,6 @@ class TurnLink:
     `own_index` counts the replicas of this process.
     """
 
-    rows_are_known = False
-
     def __init__(self, turns: Turns, own_index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self.index = turns.reach.first + own_index
         self.num_replicas = turns.reach.total

@@ -36,7 +36,6 @@ class TorchLink:
     other paths would mix up their numbers or wait for ever.
     """
 
-    rows_are_known = True
     befores = None
     waiting: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
