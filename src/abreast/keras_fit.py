@@ -20,7 +20,7 @@ from abreast.checkpoints.reached import code_of_steps
 from abreast.checkpoints.which_fit import kept, say_that_loops_are_not_kept
 from abreast.errors import DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
+from abreast.feed import BetweenSteps, Feed, Source, cut_validation, pace_of, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.keras_private.callback_lists import use_one_thread
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
@@ -171,6 +171,8 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     acting = acting_on_batches(arguments["callbacks"])
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
+            model,
+            "test",
             placement,
             unpack_x_y_sample_weight(arguments["validation_data"]),
             BetweenSteps(callbacks=acting),
@@ -179,6 +181,8 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         )
         arguments["validation_data"].may_be_empty = True  # Keras warns and continues
     arguments["x"] = _feed(
+        model,
+        "train",
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
         BetweenSteps(
@@ -204,7 +208,13 @@ def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
     between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        arguments["self"],
+        "test",
+        placement,
+        data,
+        between_steps,
+        batch_size=arguments["batch_size"],
+        steps_per_epoch=arguments["steps"],
     )
     arguments["y"] = arguments["sample_weight"] = None
 
@@ -213,7 +223,13 @@ def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], None, None)
     between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        arguments["self"],
+        "predict",
+        placement,
+        data,
+        between_steps,
+        batch_size=arguments["batch_size"],
+        steps_per_epoch=arguments["steps"],
     )
     if (own_batches := arguments["x"].own_batches) is not None:
         own_batches.may_repeat = True
@@ -227,6 +243,8 @@ _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
 
 
 def _feed(
+    model: Any,
+    kind: Kind,
     placement: Placement,
     data: tuple[Any, Any, Any],
     between_steps: BetweenSteps,
@@ -250,7 +268,8 @@ def _feed(
         functools.partial(backend.source, placement=placement),
     )
     stage = backend.stage(placement)
-    return Feed(source, stage, placement.staging, between_steps)
+    pace = functools.partial(pace_of, model, kind, placement.devices, batch_size)
+    return Feed(source, stage, placement.staging, between_steps, pace)
 
 
 def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:

@@ -463,6 +463,33 @@ def threads_of_short_calls() -> list[int]:
     return counts
 
 
+def readers_of_later_calls() -> list[list[str]]:
+    """The threads that read the batches of a `fit`: after an earlier one that found threads slower, and after slow reads."""
+    import threading
+
+    from abreast.feed import pace
+    from abreast.feed.pipeline import BatchPipeline
+    from abreast.replacing import replaced
+
+    readers: list[list[str]] = []
+    plain = BatchPipeline._read
+
+    def read(self: Any, inline: bool = False) -> Any:
+        readers[-1].append("main" if threading.current_thread() is threading.main_thread() else "reader")
+        return plain(self, inline)
+
+    x, y = np.random.default_rng(0).normal(size=(2, 24, 1)).astype("float32")
+    model = model_on(2)
+    with replaced(BatchPipeline, "_read", read):
+        for _ in range(3):
+            readers.append([])
+            model.fit(x, y, batch_size=4, verbose=0)
+            for each in pace._paces[model].values():
+                each.inline = each._decided = True
+                each.read_slowly = len(readers) == 2
+    return [names[-6:] for names in readers]  # without the batch that Keras reads to build the model
+
+
 def pace_after(
     threaded_us: int,
     inline_us: int,

@@ -91,3 +91,10 @@ def test_a_call_of_one_step_starts_no_thread(workers: Workers) -> None:
     """Agents of reinforcement learning fit after each of their moves: a thread would take longer than the step."""
     one, four = workers.abreast.run(body("threads_of_short_calls"))
     assert one == 0 and four == 2
+
+
+def test_a_call_goes_on_with_what_an_earlier_one_found(workers: Workers) -> None:
+    """Its first two batches show whether the source may be read ahead; the second one is read by a thread that looks."""
+    first, later, after_slow_reads = workers.abreast.run(body("readers_of_later_calls"))
+    assert first == after_slow_reads == ["main", *["reader"] * 5]
+    assert later == ["main", "reader", *["main"] * 4]

@@ -79,7 +79,14 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     The source is opened when Keras first asks for something, because plain Keras opens a validation source after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, between_steps: BetweenSteps) -> None:
+    def __init__(
+        self,
+        source: Source,
+        stage: Stage[Any],
+        staging: Staging,
+        between_steps: BetweenSteps,
+        pace: Callable[[], Pace] = Pace,
+    ) -> None:
         self.stage = stage
         self.own_batches = None if stage.processes is None else OwnBatches(stage.processes, stored=self._stored)
         self.staging = staging
@@ -92,6 +99,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.keeper: PlaceKeeper | None = None
         self._source = source
         self._between_steps = between_steps
+        self._pace = pace
         self._iterator: FeedIterator | None = None
         self._one_ahead: OneAhead | None = None
         self._reported_batches: int | None = None
@@ -118,7 +126,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         measures = isinstance(adapter, ArrayDataAdapter) and staging == DEFAULT_STAGING
         may_see = habits.runs_here or not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter))
         ahead = may_see and self.stage.keras_reads_ahead(adapter)
-        return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures), ahead)
+        pace = self._pace() if measures else Pace(measures=False)
+        return _Open(adapter, self._source.begin(adapter), staging, habits, pace, ahead)
 
     @property
     def adapter(self) -> DataAdapter:

@@ -1,14 +1,17 @@
-"""Whether short steps run faster with or without threads beside them: each call of `fit`, `evaluate` or `predict` measures it.
+"""Whether short steps run faster with or without threads beside them: `fit`, `evaluate` and `predict` measure it.
 
 A thread that reads and stages the next batch hides that work. But it also competes with the step for Python's lock, and if the
-work is short, this costs more than it saves. Other work on the machine can spoil a measurement, so long calls repeat it, ever
-more rarely. Not here: the threads (`pipeline.py`). Imports nothing of abreast.
+work is short, this costs more than it saves. Other work on the machine can spoil a measurement, so it is repeated, ever more
+rarely. A call goes on with what earlier calls of its kind found. Not here: the threads (`pipeline.py`). Imports nothing of
+abreast.
 """
 
 from __future__ import annotations
 
 from math import inf
 from statistics import median
+from typing import Any
+from weakref import WeakKeyDictionary
 
 _LONGEST_NS = 10_000_000  # the median time between two steps up to which threads may cost more than they save
 _WARM_UP = 4  # unmeasured steps of each phase; they use up the batches that wait when the phase begins
@@ -25,8 +28,9 @@ _FORGOTTEN = 0.02  # so much of a slow read is taken back by each fast one: ever
 class Pace:
     """`inline`: the training thread reads and stages the next batch itself. `measures=False`: it never does."""
 
-    def __init__(self, measures: bool) -> None:
+    def __init__(self, measures: bool = True) -> None:
         self.measures = measures
+        self.read_slowly = False
         self._decided = not measures
         self._num_steps = self._next = 0
         self._num_slow = 0.0
@@ -55,7 +59,7 @@ class Pace:
         is_slow = nanoseconds > _SLOW_READ_NS
         self._num_slow = self._num_slow + 1 if is_slow else max(0.0, self._num_slow - _FORGOTTEN)
         if self._num_slow > _MOST_SLOW_READS:
-            self.inline, self._decided = False, True
+            self.inline, self._decided, self.read_slowly = False, True, True
 
     def _measure(self) -> None:
         """Begin a measurement."""
@@ -81,6 +85,17 @@ class Pace:
         else:
             self.inline = inline <= _GAIN * threaded
             self._next = _AGAIN * self._num_steps
+
+
+_paces: WeakKeyDictionary[Any, dict[Any, Pace]] = WeakKeyDictionary()
+
+
+def pace_of(model: Any, *call: Any) -> Pace:
+    """The pace of a model's calls with the same `call`. After slow reads a new one: another source may be fast."""
+    paces = _paces.setdefault(model, {})
+    if call not in paces or paces[call].read_slowly:
+        paces[call] = Pace()
+    return paces[call]
 
 
 def _are_far_apart(one: float, other: float) -> bool:

@@ -114,7 +114,7 @@ class BatchPipeline(Generic[Staged]):
             host = self._read_inline()
             self._measure(host)
             return Taken(host, None)
-        inline = self._pace.inline
+        inline = self._is_inline
         if not self._staging.most or (inline and not self._stager.waits and not self._reader.waits):
             return Taken(self._read_inline(), None)
         if self.num_taken == 0 or (inline and not self._stager.waits):
@@ -123,14 +123,19 @@ class BatchPipeline(Generic[Staged]):
             return Taken(host, None)
         return self._stager.take(self._waiting(), self._look_seconds)
 
+    @property
+    def _is_inline(self) -> bool:
+        """Whether the training thread reads. The first batches of a call are read by a thread, which learns from them."""
+        return self._pace.inline and self._habits.known
+
     def read_early(self) -> None:
         """Read the next batch in the training thread, while its step waits for other devices.
 
         Only a batch that this thread reads anyway, after the step. `take` returns it, or raises the exception of reading it.
         """
         habits = self._habits
-        threads_read = not self._pace.inline or self._stager.waits or self._reader.waits
-        if threads_read or habits.between or not habits.known or self._early is not None or self._closed:
+        threads_read = not self._is_inline or self._stager.waits or self._reader.waits
+        if threads_read or habits.between or self._early is not None or self._closed:
             return
         if self.num_taken < self.permitted:
             try:
