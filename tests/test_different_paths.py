@@ -34,6 +34,32 @@ def skip_small_losses() -> str:
     return _error_of(model, x, y)
 
 
+def normalize_if_rows() -> str:
+    """In a worker of PyTorch: a step of one's own that normalizes only several rows; on 4 devices, 6 rows are 2, 2, 1 and 1."""
+    import keras
+
+    from tests.habits.data import regression
+    from tests.habits.stepping import Stepping
+
+    class Own(Stepping):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = keras.layers.BatchNormalization()
+
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            if x.shape[0] > 1:
+                x = self.norm(x, training=True)
+            return super().train_step((x, y))
+
+    x, y = regression(rows=22)
+    model = Own()
+    model.norm.build(x.shape)
+    model(x[:1])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    return _error_of(model, x, y)
+
+
 def trim_to_longest_row() -> str:
     """In a worker of PyTorch: a model that cuts its batch at the longest row, and a loss of one's own."""
     import keras
@@ -96,7 +122,7 @@ def _error_of(model: Any, x: Any, y: Any) -> str:
 
 
 @pytest.mark.in_turn(2)
-@pytest.mark.parametrize("script", [skip_small_losses, trim_to_longest_row, late_answer])
+@pytest.mark.parametrize("script", [skip_small_losses, normalize_if_rows, trim_to_longest_row, late_answer])
 def test_replicas_that_take_different_paths_are_named(workers: Workers, script: Any) -> None:
     if workers.backend != "torch":
         pytest.skip("on JAX one program sees all rows; TensorFlow's replicas meet in one process")

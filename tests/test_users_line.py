@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from abreast import users_line
 from tests.harness.client import Workers
+
+
+def test_what_a_filter_hides_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A difference must not go unnoticed because a script begins with `warnings.filterwarnings("ignore")`."""
+    hiding: list[dict[str, Any]] = [{}, {"category": UserWarning}, {"message": "a diff"}, {"module": __name__}]
+    showing: list[dict[str, Any]] = [
+        {"category": RuntimeWarning},
+        {"message": "other"},
+        {"module": "other"},
+        {"lineno": 1},
+    ]
+    for filters, is_hidden in ((hiding, True), (showing, False)):
+        for each in filters:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                warnings.filterwarnings("ignore", **each)
+                users_line.warn("a difference", at_least_tell=True)
+            assert (len(caught), capsys.readouterr().err) == (
+                (0, "abreast: a difference\n") if is_hidden else (1, "")
+            ), each
 
 
 def fit_what_is_warned_of() -> dict[str, list[str]]:

@@ -93,16 +93,32 @@ class Conclusions:
     def gather(self, result: Relations, number: int, reason: str) -> None:
         """Mark a member to work on the rows of all replicas, or, if its row axes are unknown, its innermost possible caller."""
         result.reasons.setdefault(number, reason)
+        gathered = self._gathered(number)
+        result.gathered.update({each: axes for each, axes in gathered.items() if axes is not None})
+        if THE_STEP in gathered:
+            result.refused = result.refused or self._name(number)
+
+    def gather_of_few(self, result: Relations, numbers: set[int], few_rows: int) -> None:
+        """Mark members to work on the rows of all replicas where a device has few rows."""
+        for number in numbers:
+            gathered = self._gathered(number)
+            result.gathered_of_few.update({each: axes for each, axes in gathered.items() if axes is not None})
+            result.few_rows = few_rows
+            if THE_STEP in gathered:
+                result.unlike_few = self._name(number)
+
+    def _gathered(self, number: int) -> dict[int, tuple[CallAxes, ...] | None]:
+        """The members to gather for one of them, with their axes; `THE_STEP`, without, if there is none around it."""
+        gathered: dict[int, tuple[CallAxes, ...] | None] = {}
         todo = [number]
         while todo:
             each = todo.pop()
             axes = None if each == THE_STEP else self._axes(each)
-            if axes is not None:
-                result.gathered[each] = axes
-            elif each == THE_STEP:
-                result.refused = result.refused or self._name(number)
+            if axes is not None or each == THE_STEP:
+                gathered[each] = axes
             else:
                 todo.extend({caller for (callee, _), caller in self._found.whole.callers.items() if callee == each})
+        return gathered
 
     def _gather_if_mean(self, result: Relations, state: int, owner: int) -> None:
         if self._found.state_kind(state) == "mean":

@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from abreast.arrays import arrays_of, map_arrays
-from abreast.exact.calls import FullRun, PartRun, PerturbedRun, as_array
+from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, as_array
 from abreast.exact.conclusions import Conclusions
 from abreast.exact.dry_run import Snapshot, dry_run
 from abreast.exact.global_draws import drew, rewind_generators
@@ -113,6 +113,8 @@ class _Search:
         self._clear(found, self._whole)
         conclusions = Conclusions(found)
         result = conclusions.relations()
+        if not result.refused:
+            self._add_few_rows(result, conclusions)
         if self._is_own and result.gathered and not result.no_means:
             Conclusions(self._own_code_around(result.gathered)).judge_own_code(result)
         if not self._is_own:
@@ -134,6 +136,28 @@ class _Search:
             again = PerturbedRun(self._model, self._states, whole, self._everything.total, not self._is_own)
             again.run(self._forward, self._rows(self._everything))
             found.clear(again)
+
+    def _add_few_rows(self, result: Relations, conclusions: Conclusions) -> None:
+        """Add the members that compute otherwise from one row than from several, and up to how many rows they do."""
+        for rows in range(1, self._parts[0].rows):
+            unlike = self._unlike(RowRange(self._everything.total, 0, rows)) - result.gathered.keys()
+            if not unlike:
+                break
+            conclusions.gather_of_few(result, unlike, rows)
+
+    def _unlike(self, part: RowRange) -> set[int]:
+        """The members whose results for these rows are not those that they have among all rows."""
+        run, failed = PartRun(self._model, self._states, self._whole, part), set()
+        self._rewind()
+        try:
+            run.run(self._forward, self._rows(part))
+        except Exception:  # on all rows the model may run
+            failed = {0}
+        found = RunDifferences(self._model, self._states, self._whole, [run], self._probe, self._kind, {})
+        if found.places:
+            self._clear(found, self._whole)
+        unlike = {found.doer(place) for place in found.places}
+        return unlike - {THE_STEP} or unlike or failed
 
     def _own_code_around(self, gathered: dict[int, tuple[CallAxes, ...]]) -> RunDifferences:
         """The differences of a user's step around members that relate rows, and that steps run on all rows."""

@@ -6,7 +6,8 @@ Not here: the search that makes them (`relation_search.py`), and the steps that 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from abreast.exact.rows import RowAxis
@@ -36,6 +37,10 @@ class Relations:
     """The findings about a model. Members are named by number (`members.py`), which is the same in all processes."""
 
     gathered: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
+    # Members that compute otherwise from few rows, such as `squeeze` of one row: gathered where a device has `few_rows` or less.
+    gathered_of_few: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
+    few_rows: int = 0
+    unlike_few: str = ""  # such a member that cannot be gathered
     sums: set[int] = field(default_factory=set)  # members whose added losses are sums over rows
     refused: str = ""  # the reason why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
@@ -67,11 +72,20 @@ class Relations:
 
     def __bool__(self) -> bool:
         found = (self.gathered, self.sums, self.assigned, self.given, self.outputs, self.logs, self.left_in_calls)
-        return any(found) or self.depends_on_values or self.writes_rows or self.makes_metrics
+        return any(found) or bool(self.few_rows) or self.depends_on_values or self.writes_rows or self.makes_metrics
+
+    def for_rows(self, counts: Sequence[int]) -> Relations:
+        """The findings for a step in which the devices have these numbers of rows."""
+        if self.few_rows and counts and min(counts) <= self.few_rows:
+            return replace(self, gathered={**self.gathered_of_few, **self.gathered})
+        return self
 
     def steps_part(self) -> str:
         """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
-        gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
+        gathered, of_few = (
+            {number: [asdict(call) for call in calls] for number, calls in found.items()}
+            for found in (self.gathered, self.gathered_of_few)
+        )
         rest: dict[str, Any] = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "given": self.given}
         outputs = [
             (training, [None if axis is None else asdict(axis) for axis in axes])
@@ -80,16 +94,21 @@ class Relations:
         rest |= {"outputs": outputs, "logs": self.logs, "depends_on_values": self.depends_on_values}
         rest |= {"writes_rows": self.writes_rows, "makes_metrics": self.makes_metrics}
         rest["left_in_calls"] = [(*place, kind) for place, kind in self.left_in_calls.items()]
-        return json.dumps({"gathered": gathered, **rest})
+        return json.dumps({"gathered": gathered, "gathered_of_few": of_few, "few_rows": self.few_rows, **rest})
 
     @staticmethod
     def of_steps_part(text: str) -> Relations:
         part = json.loads(text)
-        gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
+        gathered, of_few = (
+            {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part[name].items()}
+            for name in ("gathered", "gathered_of_few")
+        )
         outputs = {training: _axes_of(axes) for training, axes in part["outputs"]}
         return Relations(
             gathered,
-            set(part["sums"]),
+            of_few,
+            part["few_rows"],
+            sums=set(part["sums"]),
             assigned=set(part["assigned"]),
             given=part["given"],
             outputs=outputs,
@@ -102,6 +121,9 @@ class Relations:
 
     def add(self, other: Relations) -> None:
         self.gathered = {**other.gathered, **self.gathered}
+        self.gathered_of_few = {**other.gathered_of_few, **self.gathered_of_few}
+        self.few_rows = max(self.few_rows, other.few_rows)
+        self.unlike_few = self.unlike_few or other.unlike_few
         self.sums |= other.sums
         self.assigned |= other.assigned
         self.given = {**other.given, **self.given}

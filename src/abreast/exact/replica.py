@@ -224,6 +224,11 @@ def check_outputs(outputs: Any, data: Any) -> None:
     """Raise `ModelError` for an output of `predict_step` whose rows are not those of the batch: replicas' rows are joined."""
     rows = first_leaf(data).shape[0]
     for leaf in tree.flatten(outputs):
+        if getattr(getattr(leaf, "shape", None), "rank", 0) is None:
+            raise ModelError(
+                "predict_step returns a tensor whose number of axes is not known before it runs: it may have no axis of rows",
+                "name the axes that it drops, as in `squeeze(x, axis=-1)`, or predict on one device",
+            )
         found = leaf.shape[0] if len(getattr(leaf, "shape", ())) else None
         if rows is not None and found is not None and found != rows:
             raise other_rows()

@@ -324,6 +324,12 @@ def _of_numbers(found: Relations, code: str, about: str) -> Iterator[tuple[str, 
             f"{code}, {found.no_means or 'which relates rows to one another'}: each replica computes it from its own rows, "
             "weighted by their number, which is not what one device computes",
         )
+    if found.unlike_few:
+        yield (
+            f"few rows {about}",
+            f"{code}, in which {found.unlike_few} computes otherwise from {found.few_rows} rows or less than from more: where a "
+            "device has so few rows of a batch, the result is not that of one device",
+        )
     if found.open:
         yield (
             f"open {about}",

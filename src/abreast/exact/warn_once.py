@@ -1,4 +1,4 @@
-"""Warnings that are given once per model, for any number of steps."""
+"""Warnings of differences, given once per model, for any number of steps; to stderr where a filter of the user's hides them."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def warn_once(about: Any, topic: str, message: str) -> None:
         topics.add(topic)
         for listener in LISTENERS:
             listener(message)
-        users_line.warn(message)
+        users_line.warn(message, at_least_tell=True)

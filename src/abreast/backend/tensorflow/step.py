@@ -61,6 +61,7 @@ class Program:
         self.optimizer = getattr(model, "optimizer", None)  # without `compile` there is none
         self.own_step = exact.overrides_step(model, kind)
         self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
+        self._relations: exact.Relations | None = None  # for the numbers of rows of the present step
         self._adds_up = kind != "predict" or exact.has_metrics_of_calls(model)
         # Plain Keras reads both when it makes the function of a step, and not when it calls it.
         self._is_eager, self._jit_compile = bool(model.run_eagerly), bool(model.jit_compile)
@@ -70,12 +71,15 @@ class Program:
         self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
         self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
-        self._traces: dict[tuple[str, tuple[int, ...]], tuple[list[Any], Any]] = {}
+        # By structure, numbers of rows if all batches have the same, and whether a device has few rows (`Relations.few_rows`).
+        self._traces: dict[tuple[str, tuple[int, ...], bool], tuple[list[Any], Any]] = {}
 
     def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
         """Run one step. `expected`: the known specs of the source's batches, which save traces."""
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
+        found = self.relations(self.model)
+        self._relations = None if found is None else found.for_rows(staged.counts)
         if self._is_eager:
             noting = nullcontext() if self._is_noted else exact.announcing_draws(self.model)
             self._is_noted = True
@@ -85,9 +89,10 @@ class Program:
                 return self._step(staged.structure, counts, self._known(staged.counts), tensors)
         structure = str(staged.structure)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
-        if fixed and (structure, fixed) not in self._traces and self._is_traced(structure):
+        has_few = self._relations is not found
+        if fixed and (structure, fixed, has_few) not in self._traces and self._is_traced(structure):
             fixed = ()  # plain Keras traces a second number of rows as any number
-        kind = structure, fixed
+        kind = structure, fixed, has_few
         specs, function = self._traces.get(kind, (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
@@ -114,7 +119,7 @@ class Program:
         return () if self.reach.processes is not None or min(counts) == 0 else counts
 
     def _is_traced(self, structure: str) -> bool:
-        return any(traced == structure for traced, _ in self._traces)
+        return any(traced == structure for traced, *_ in self._traces)
 
     def _trace(self, staged: StagedBatch, known: list[Any], fixed: tuple[int, ...]) -> tuple[list[Any], Any]:
         """The specs of a batch, and the step as a graph. `fixed`: the rows of each replica if all batches have the same."""
@@ -186,7 +191,7 @@ class Program:
     def _results(self, structure: Any, counts: Any, known: tuple[int, ...], tensors: list[Any]) -> Any:
         width = len(tensors) // len(self.variables.devices)
         total_rows = sum(known) if known else tf.reduce_sum(counts)
-        relations = self.relations(self.model)
+        relations = self._relations
         kept, changes = KeptTensors(self.model), self._watched(counts)
 
         def enter(index: int | None) -> None:

@@ -8,6 +8,7 @@ devices. Not here: the contents of a step (`step.py`).
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -107,13 +108,12 @@ class Turns:
                 raise thread.error
         ended = [thread.ended for thread in self._threads]
         if any(ended) and not all(ended):
-            raise ModelError(
-                "the replicas of a step took different paths through the model's Python code",
-                "that code must not depend on the values of a batch, nor on Python objects that the step itself changes",
-            )
+            raise _different_paths()
         return all(ended)
 
     def _combine(self) -> None:
+        if len({_exchange(thread.combine, thread.value) for thread in self._threads}) > 1:
+            raise _different_paths()
         combine = self._threads[0].combine
         assert combine is not None
         results = combine([thread.value for thread in self._threads])
@@ -188,6 +188,23 @@ class _ThreadValues:
         for each, values in zip(self._objects, self._values, strict=True):
             vars(each).clear()
             vars(each).update(values)
+
+
+def _exchange(combine: Any, value: Any) -> tuple[Any, ...]:
+    """The kind of an exchange, with the type and the shape of a tensor without its axis of rows."""
+    while isinstance(combine, functools.partial):
+        combine = combine.func
+    code = getattr(combine, "__func__", combine).__code__
+    if not tf.is_tensor(value) or value.shape.rank is None:
+        return (code,)
+    return (code, value.dtype, value.shape.rank, *value.shape[1:])
+
+
+def _different_paths() -> ModelError:
+    return ModelError(
+        "the replicas of a step took different paths through the model's Python code",
+        "that code must not depend on the values of a batch or their number, nor on Python objects that the step itself changes",
+    )
 
 
 def _graph() -> Any:

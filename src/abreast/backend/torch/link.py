@@ -32,8 +32,8 @@ class TorchLink:
     """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
     `waiting` is entered around all code that may wait for other ranks. A watchdog blames a rank that is not waiting. `may_part`:
-    whether the user's code may decide by values of its rows. The ranks then compare what they are about to exchange, because
-    other paths would mix up their numbers or wait for ever.
+    whether the user's code may decide by values of its rows, or by their number. The ranks then compare what they are about to
+    exchange, because other paths would mix up their numbers or wait for ever.
     """
 
     befores = None
@@ -83,8 +83,8 @@ class TorchLink:
                 "the replicas of a step took different paths: "
                 + ", ".join(f"device {index} came to {name}" for index, name in enumerate(names))
                 + ("" if len(set(kinds)) > 1 else ", with other shapes or types"),
-                "the step decides by values of its rows (an `if`, a length), and each device has rows of its own: compute both "
-                "ways and choose by keras.ops.where, or train on one device",
+                "the step decides by values of its rows (an `if`, a length) or by their number, and each device has rows of its "
+                "own: compute both ways and choose by keras.ops.where, give each device as many rows, or train on one device",
             )
 
     def all_sum(self, tensor: torch.Tensor) -> Any:

@@ -57,7 +57,7 @@ class ReplicaStep:
         noting = nullcontext() if self._is_noted else self._announcing_draws()
         self._is_noted = True
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
-        gathering = exact.gathering(self.model, self.relations)
+        gathering = exact.gathering(self.model, running.relations)
         with noting, exact.replica(running), exact.metrics(self.model) as metrics, gathering:
             if running.own_step:
                 with self._state.update(metrics):
@@ -77,7 +77,7 @@ class ReplicaStep:
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
         shard = self._writable(shard)
         running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")
-        gathering = exact.gathering(self.model, self.relations)
+        gathering = exact.gathering(self.model, running.relations)
         with torch.no_grad(), exact.replica(running), exact.metrics(self.model) as metrics, gathering:
             if running.own_step:
                 with self._state.update(metrics):
@@ -86,8 +86,7 @@ class ReplicaStep:
             with self._state.update(metrics):
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
-                logs = exact.update_metrics(running, contribution, x, y, y_pred, weight)
-                return _shared_logs(running, logs)
+                return self._logs(running, contribution, (x, y, y_pred, weight))
 
     def _writable(self, shard: Any) -> Any:
         """The rows, copied if the model writes into them: they may be views of the user's arrays."""
@@ -111,7 +110,7 @@ class ReplicaStep:
         """
         shard = self._writable(shard)
         running = self._replica(counts, own_step=True, kind="predict")
-        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
+        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, running.relations):
             with self._counting_rows_of_all() if exact.has_metrics_of_calls(self.model) else nullcontext():
                 outputs = self.model.predict_step(shard)
             if len(counts) > 1:
@@ -134,7 +133,9 @@ class ReplicaStep:
     def _replica(self, counts: Sequence[int], own_step: bool, kind: str = "train") -> exact.Replica:
         if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
-        self.link.may_part = self.relations is not None and self.relations.depends_on_values
+        relations = None if self.relations is None else self.relations.for_rows(counts)
+        # The user's code may also decide by the number of its rows.
+        self.link.may_part = len(set(counts)) > 1 or (relations is not None and relations.depends_on_values)
         return exact.Replica(
             self.model,
             self.link,
@@ -144,7 +145,7 @@ class ReplicaStep:
             global_batch_norm=self.global_batch_norm,
             own_step=own_step,
             kind=kind,
-            relations=self.relations,
+            relations=relations,
         )
 
     def _train(self, running: exact.Replica, metrics: list[Any], shard: Any) -> Any:
@@ -161,7 +162,8 @@ class ReplicaStep:
                 self._metrics_are_last = exact.sees_updates(model)
             is_last = self._metrics_are_last
             seen = x, y, _detached(y_pred), _copied(weight)
-            logs = None if is_last else _logs(running, contribution, seen)
+            self.link.agree(END_OF_STEP)  # backward repeats the exchanges of forward
+            logs = None if is_last else self._logs(running, contribution, seen)
             if gradients.overlaps and not is_last:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
@@ -183,9 +185,16 @@ class ReplicaStep:
         else:
             users_line.warn("The model does not have any trainable weights.")
         if is_last:  # as in Keras's step
-            logs = _logs(running, contribution, seen)
+            logs = self._logs(running, contribution, seen)
             self._state.start()
             self._state.finish()
+        return logs
+
+    @torch.no_grad()
+    def _logs(self, running: exact.Replica, contribution: torch.Tensor, seen: Any) -> Any:
+        """Update the metrics; return the logs of a user's own `compute_metrics`, else None."""
+        logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
+        self.link.agree(END_OF_STEP)
         return logs
 
     def _updates_now(self) -> bool:
@@ -235,12 +244,6 @@ def _unpacked(shard: Any) -> Any:
 
 def _copied(data: Any) -> Any:
     return map_arrays(lambda leaf: leaf.clone(), data)
-
-
-@torch.no_grad()
-def _logs(running: exact.Replica, contribution: torch.Tensor, seen: Any) -> Any:
-    """Update the metrics; return the logs of a user's own `compute_metrics`, else None."""
-    return _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
 
 
 def _detached(data: Any) -> Any:
