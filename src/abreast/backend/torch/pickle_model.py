@@ -16,6 +16,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import cloudpickle
 import keras
@@ -33,7 +34,10 @@ from abreast.keras_private.models import Function, Functional, KerasSaveable, Ke
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY, BaseOptimizer
 from abreast.keras_private.tracking import Tracker
 from abreast.keras_private.trainers import BaseTrainer
+from abreast.users_functions import full_cells, globals_read
 
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_HASHED = (dict, set, WeakKeyDictionary, WeakSet)
 _NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
 
 
@@ -94,6 +98,8 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._objects: list[Any] = []
         self._paths: list[str] = []
         self._path = "model"
+        self._functions: list[types.FunctionType] = []
+        self._by_own_hashes: dict[int, Any] = {}  # by identity: dicts and sets with keys whose class has a `__hash__`
 
     def write(self, model: Any, beside: Sequence[Any]) -> bytes:
         self._dump(modules_by_path.files(), "the files of modules")
@@ -112,6 +118,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
             for name, part in state.items():
                 self._dump(part, f"{path}.{name}")
         self._dump(None, "end")
+        self._dump([*self._by_own_hashes.values()], "keys with hashes of their own")
         return self._file.getvalue()
 
     def _dump(self, value: Any, path: str, content: Any = None) -> None:
@@ -121,12 +128,26 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         except (ModelError, UnknownObject):
             raise
         except Exception as error:
+            what, its_value = self._unsendable_global() or (path, value if content is None else content)
             raise ModelError(
-                f"cannot send {path} (a {type(value if content is None else content).__name__}) to the worker processes: {error}",
+                f"cannot send {what} (a {type(its_value).__name__}) to the worker processes: {error}",
                 "create it in `build` or `call`, keep it out of the model, or give its class a `__reduce__`",
             ) from error
 
+    def _unsendable_global(self) -> tuple[str, Any] | None:
+        """The global variable that the last functions read and that cannot be sent, in words, and its value."""
+        for function in reversed(self._functions):
+            for name in globals_read(function.__code__):
+                value = function.__globals__.get(name)
+                if name != "__builtins__" and not (
+                    is_plain(value) or isinstance(value, (type, *_FUNCTIONS)) or as_bytes(value) is not None
+                ):
+                    return f"the global {name} that {function.__qualname__} reads", value
+        return None
+
     def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, _HASHED) and any(map(_has_own_hash, [*value])):
+            self._by_own_hashes[id(value)] = value
         if type(value) is dict:
             return self._namespace(value)
         if not isinstance(value, _NUMBERED) or isinstance(value, type | DistributedDataParallel):
@@ -152,6 +173,8 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type | types.FunctionType):
             _register(value.__module__)
+        if isinstance(value, types.FunctionType) and is_users(value.__module__):
+            self._functions.append(value)
         reduce = reducer(value)
         return super().reducer_override(value) if reduce is None else reduce(value)
 
@@ -186,6 +209,12 @@ class _GlanceWriter(_Writer):
         return id(value) if isinstance(value, _NUMBERED) and not isinstance(value, type) else None
 
 
+def _has_own_hash(key: Any) -> bool:
+    """Whether a class of the user's gives a key its hash, which it may not have yet while another process makes the key."""
+    kind: Any = type(key)
+    return kind.__hash__ is not object.__hash__ and is_users(kind.__module__)
+
+
 def _is_compiled(value: Any) -> bool:
     return "_orig_mod" in getattr(value, "__dict__", {}).get("_modules", {})
 
@@ -198,7 +227,7 @@ def _state(value: Any) -> dict[str, Any]:
     state = value.__getstate__() if own and not refuses else value.__dict__
     if not isinstance(state, dict):
         return {"__state__": state}
-    kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
+    kept = {name: part for name, part in state.items() if not (_is_ours(part) or str(name).startswith("_abreast"))}
     if isinstance(value, BaseTrainer):
         kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
     if isinstance(value, keras.Layer):
@@ -209,6 +238,16 @@ def _state(value: Any) -> dict[str, Any]:
         kept["_abreast_without_decay"] = _without_decay(value)
     slots = [name for kind in type(value).__mro__ for name in copyreg._slotnames(kind)]  # type: ignore[attr-defined]
     return kept | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a value is a function that runs our steps, or one of the user's around it; a script may keep it."""
+    if not isinstance(value, types.FunctionType):
+        return False
+    functions = (value, *(cell.cell_contents for cell in full_cells(value)))
+    return any(
+        isinstance(each, types.FunctionType) and str(each.__module__).startswith("abreast.") for each in functions
+    )
 
 
 def _without_decay(optimizer: Any) -> list[int]:

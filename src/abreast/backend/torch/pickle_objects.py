@@ -282,8 +282,19 @@ def _make_local(kind: Any) -> Any:
     return kind.__new__(kind)
 
 
+class _HoldingReference(weakref.ref[Any]):
+    """A weak reference in a worker: in rank 0's process, something outside the model holds the target."""
+
+    __slots__ = ("held",)
+    held: Any
+
+
 def _weak(target: Any) -> Any:
-    return weakref.ref(target) if target is not None else _nothing
+    if target is None:
+        return _nothing
+    reference = _HoldingReference(target)
+    reference.held = target
+    return reference
 
 
 def _same(value: Any) -> Any:

@@ -102,6 +102,8 @@ def follow(value: Any, step: Step) -> Any:
         return value.cell_contents
     if how == "value":
         return value.get()
+    if how == "target":
+        return value()
     return type(value) if how == "class" else value.__bases__[name]
 
 

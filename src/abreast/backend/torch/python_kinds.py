@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import argparse
 import contextvars
 import enum
@@ -40,6 +41,8 @@ def is_watched(value: Any) -> bool:
         return bool(opaque.objects_of(value))
     if isinstance(value, types.BuiltinMethodType):
         return _is_bound(value)
+    if isinstance(value, weakref.ref):
+        return is_users(type(value()).__module__)
     if isinstance(value, types.FunctionType):
         return value.__closure__ is not None or is_users(value.__globals__.get("__name__"))
     if isinstance(value, type) and patches.names(value):
@@ -86,7 +89,7 @@ _IMMUTABLE: tuple[Any, ...] = (
         type(NotImplemented),
         np.generic,
     ),
-    *(torch.dtype, torch.device, types.CodeType, weakref.ref, np.dtype, np.ufunc, re.Pattern, types.FrameType),
+    *(torch.dtype, torch.device, types.CodeType, np.dtype, np.ufunc, re.Pattern, types.FrameType),
     *(types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType),
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
@@ -96,7 +99,7 @@ _OPAQUE: tuple[Any, ...] = (frozenset, enum.EnumMeta, io.StringIO, io.BytesIO)
 _ENTERED: tuple[Any, ...] = (
     *(types.FunctionType, type, types.ModuleType, types.CellType, types.SimpleNamespace, argparse.Namespace),
     *(threading.local, threading.Event, threading.Semaphore, threading.Barrier, *_LOCKS),
-    *(contextvars.ContextVar, io.TextIOWrapper),
+    *(contextvars.ContextVar, io.TextIOWrapper, weakref.ref),
     *(tuple, dict, list, set, deque, torch.Tensor, keras.Variable, np.ndarray, functools.partial),
     *leaves.FIXED,
     *leaves.REGISTERS,
@@ -156,10 +159,12 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     (Tracker, []),
     (keras.callbacks.Callback, [parts.PlainAttributes]),
     (types.FunctionType, [leaves.FunctionParts]),
+    (abc.ABCMeta, [modules.ClassAttributes, opaque.Bases, modules.VirtualSubclasses]),
     (type, [modules.ClassAttributes, opaque.Bases]),
     (types.ModuleType, []),
     (types.CellType, [leaves.CellContents]),
     (contextvars.ContextVar, [leaves.ContextValue]),
+    (weakref.ref, [leaves.WeakTarget]),
     ((torch.Tensor, keras.Variable), [leaves.TensorNumbers]),
     (np.ndarray, [leaves.Numbers]),
     (defaultdict, [parts.Items, leaves.Factory]),

@@ -172,6 +172,16 @@ class ContextValue(Part):
             _FIRST_SETS.setdefault(owner, token)
 
 
+class WeakTarget(Part):
+    """The target of a weak reference; watched, it stays alive as long as the reference."""
+
+    def look(self) -> Any:
+        return None
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return iter([(("target", None), self.owner())])
+
+
 class Factory(Part):
     """The function that makes the missing values of a `defaultdict`."""
 

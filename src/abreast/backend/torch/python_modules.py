@@ -6,12 +6,13 @@ A worker imports modules itself, so only what the script changed in them is sent
 
 from __future__ import annotations
 
+import abc
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from abreast.backend.torch import patches
-from abreast.backend.torch.python_parts import Edit, Named, Step
+from abreast.backend.torch.python_parts import Edit, Named, Part, Step
 from abreast.backend.torch.python_same import bare, settled
 
 _MISSING = "abreast: no such name"  # a string, because it is sent between processes, which keeps no identity
@@ -33,6 +34,24 @@ class ClassAttributes(Named):
             setattr(owner, edit[1], edit[2])
         elif edit[0] == "drop" and edit[1] in vars(owner):
             delattr(owner, edit[1])
+
+
+class VirtualSubclasses(Part):
+    """The classes that are registered with an abstract class."""
+
+    def look(self) -> list[Any]:
+        registered: Any = abc._get_dump(self.owner)[0]  # type: ignore[attr-defined]  # as cloudpickle reads them
+        return [kind for reference in registered if (kind := reference()) is not None]
+
+    def all_edits(self) -> list[Edit]:
+        return [("register", kind) for kind in self.seen]
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("register", kind) for kind in new if kind not in self.seen]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.register(edit[1])
 
 
 class PatchedAttributes(ClassAttributes):

@@ -71,6 +71,8 @@ class _Reader(pickle.Unpickler):
             number += 1
         for value in self._objects.values():
             _restore_identities(value)
+        for each in self.load():
+            _hash_anew(each)
         return model, beside
 
     def persistent_load(self, pid: Any) -> Any:
@@ -119,6 +121,13 @@ def _set_state(value: Any, state: dict[str, Any]) -> None:
 
 def _is_slot(value: Any, name: str) -> bool:
     return isinstance(getattr(type(value), name), types.MemberDescriptorType)
+
+
+def _hash_anew(container: Any) -> None:
+    """Fill a dict or a set again: some of its keys had no class and no attributes yet when it was filled."""
+    entries = [*container.items()] if hasattr(container, "items") else [*container]
+    container.clear()
+    container.update(entries)
 
 
 def _restore_identities(value: Any) -> None:
