@@ -47,12 +47,39 @@ def test_a_failing_evaluate_or_predict_changes_no_weight(workers: Workers, call:
     assert end["next_difference"] > 1e-4
 
 
+def test_an_array_that_two_models_hold_ends_in_an_error(workers: Workers) -> None:
+    """On JAX each step uses up the memory of its model's variables; a program of several devices would end the process."""
+    error = workers.abreast.run(error_of_a_shared_array)
+    assert error.startswith("ModelError: the array of ") if workers.backend == "jax" else not error
+
+
 def line_of(words: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if line.startswith(words))
 
 
 # Bodies.
+
+
+def error_of_a_shared_array() -> str:
+    import keras
+    import numpy as np
+
+    import abreast
+    from abreast.errors import ModelError
+
+    x = np.ones((8, 4), "float32")
+    one, other = (keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]) for _ in range(2))
+    for model in (one, other):
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, devices=2).fit(x, x[:, :1], verbose=0)
+    one.layers[0].bias.assign(other.layers[0].bias)
+    one.fit(x, x[:, :1], verbose=0)
+    try:
+        other.fit(x, x[:, :1], verbose=0)
+    except ModelError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def planted(kind: type[BaseException] = RuntimeError) -> Any:

@@ -37,7 +37,7 @@ from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.job import refuse_other_jobs
 from abreast.backend.jax.launched import Launched, held_variables, refuse_eager
 from abreast.backend.jax.staged import StagedBatch, padded
-from abreast.backend.jax.step import Newest, Steps, apart
+from abreast.backend.jax.step import Newest, Steps, apart, check_memory
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
 from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views, own_reading
@@ -146,7 +146,9 @@ class JaxBackend:
             self._launched.agree_on_variables(held_variables(model))
             return
         variables = held_variables(model)
-        [values] = apart([[variable._value for variable in variables]])
+        values = [variable._value for variable in variables]
+        check_memory(values, variables)
+        [values] = apart([values])
         for variable, value in zip(variables, placed(values, replicated), strict=True):
             variable._value = value
 

@@ -5,7 +5,7 @@ Not here: where arrays lie (`devices.py`), staging (`backend.py`). Imports JAX, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -156,6 +156,8 @@ class Steps:
 
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
+        for values, variables in zip(state, self._newest.variables, strict=True):
+            check_memory(values, variables)
         groups = zip(apart(state), self._newest.variables, strict=True)
         self._newest.values = tuple(_Values(self._onto_devices(list(values), of), self._shown) for values, of in groups)
 
@@ -167,6 +169,17 @@ class Steps:
             if not launched.is_as_handed(value):
                 launched.assigned(variable.path, value)
         return [launched.onto_mesh(value, self._replicated) for value in values]
+
+
+def check_memory(values: Iterable[Any], variables: list[Any]) -> None:
+    """Raise `ModelError` for an array whose memory a step has used up: on several devices, JAX ends the process."""
+    for value, variable in zip(values, variables, strict=True):
+        if isinstance(value, jax.Array) and value.is_deleted():
+            raise ModelError(
+                f"the array of {variable.path} is gone: a step has used up its memory, because another variable had the same "
+                "array, or because that step failed",
+                "where a variable is assigned to another one, assign a copy: one.assign(keras.ops.copy(other))",
+            )
 
 
 def apart(state: Any) -> list[list[Any]]:
