@@ -51,7 +51,7 @@ def check_layers(model: Any) -> None:
         if states and not _is_of_keras(layer) and (_runs_functions(layer) or may_change(model, layer, states)):
             own.append(f"{layer.name} ({', '.join(variable.name for variable in states)})")
     if own:
-        unseen = " that its call did not change on the first batch" if is_checked(model) else ""
+        unseen = " that their calls did not change on the first batch" if is_checked(model) else ""
         warn_once(
             model,
             "own state",
