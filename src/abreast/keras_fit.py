@@ -268,7 +268,7 @@ def _feed(
         functools.partial(backend.source, placement=placement),
     )
     stage = backend.stage(placement)
-    pace = functools.partial(pace_of, model, kind, placement.devices, batch_size)
+    pace = functools.partial(pace_of, model, kind, placement.devices, str(batch_size))
     return Feed(source, stage, placement.staging, between_steps, pace)
 
 

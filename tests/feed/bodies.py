@@ -485,8 +485,7 @@ def readers_of_later_calls() -> list[list[str]]:
             readers.append([])
             model.fit(x, y, batch_size=4, verbose=0)
             for each in pace._paces[model].values():
-                each.inline = each._decided = True
-                each.read_slowly = len(readers) == 2
+                each.inline, each.is_final = True, len(readers) == 2
     return [names[-6:] for names in readers]  # without the batch that Keras reads to build the model
 
 

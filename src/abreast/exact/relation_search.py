@@ -7,6 +7,7 @@ Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`)
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from abreast.exact.users_code import names_on_all_rows
 _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
 _FINE = 1e-4
+_FEW_ROWS = 6
 
 
 def parts_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[list[RowRange]]:
@@ -139,25 +141,29 @@ class _Search:
 
     def _add_few_rows(self, result: Relations, conclusions: Conclusions) -> None:
         """Add the members that compute otherwise from one row than from several, and up to how many rows they do."""
-        for rows in range(1, self._parts[0].rows):
+        for rows in range(1, min(_FEW_ROWS + 1, self._parts[0].rows)):
             unlike = self._unlike(RowRange(self._everything.total, 0, rows)) - result.gathered.keys()
             if not unlike:
                 break
             conclusions.gather_of_few(result, unlike, rows)
 
     def _unlike(self, part: RowRange) -> set[int]:
-        """The members whose results for these rows are not those that they have among all rows."""
-        run, failed = PartRun(self._model, self._states, self._whole, part), set()
+        """The members that compute otherwise from these rows than from all."""
+        run, has_failed = PartRun(self._model, self._states, self._whole, part), False
         self._rewind()
-        try:
-            run.run(self._forward, self._rows(part))
-        except Exception:  # on all rows the model may run
-            failed = {0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of code that gets so few rows from nobody else
+            try:
+                run.run(self._forward, self._rows(part))
+            except Exception:  # on all rows it may run
+                has_failed = True
         found = RunDifferences(self._model, self._states, self._whole, [run], self._probe, self._kind, {})
         if found.places:
             self._clear(found, self._whole)
-        unlike = {found.doer(place) for place in found.places}
-        return unlike - {THE_STEP} or unlike or failed
+        unlike = {found.doer(place) for place in found.places} | (set() if has_failed else _doing_otherwise(run))
+        if self._kind == "predict" and unlike != {THE_STEP}:
+            unlike.discard(THE_STEP)  # it returns what a member returns
+        return unlike or ({THE_STEP if self._is_own else 0} if has_failed else set())
 
     def _own_code_around(self, gathered: dict[int, tuple[CallAxes, ...]]) -> RunDifferences:
         """The differences of a user's step around members that relate rows, and that steps run on all rows."""
@@ -218,6 +224,19 @@ class _Search:
         run = FullRun(self._model, self._states, {**self._whole.values, **values})
         run.run(lambda data: outputs.append(self._forward(data)), self._rows(part))
         return outputs
+
+
+def _doing_otherwise(run: PartRun) -> set[int]:
+    """The members that add other losses than with all rows, or change other states."""
+    whole = run.whole
+    adders = {
+        number
+        for number in {*run.losses, *whole.losses}
+        if len(run.losses.get(number, ())) != len(whole.losses.get(number, ()))
+    }
+    losses = {{**whole.adders, **run.adders}[number] for number in adders}
+    owners = {**whole.owners, **run.owners}
+    return losses | {owners.get(state, THE_STEP) for state in run.new_states.keys() ^ whole.new_states.keys()}
 
 
 def _instead_of_zeros(model: Any) -> dict[int, Any]:

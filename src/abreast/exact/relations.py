@@ -74,9 +74,13 @@ class Relations:
         found = (self.gathered, self.sums, self.assigned, self.given, self.outputs, self.logs, self.left_in_calls)
         return any(found) or bool(self.few_rows) or self.depends_on_values or self.writes_rows or self.makes_metrics
 
+    def has_few(self, counts: Sequence[int]) -> bool:
+        """Whether a device has so few of these numbers of rows that members compute otherwise."""
+        return bool(self.few_rows and counts) and min(counts) <= self.few_rows
+
     def for_rows(self, counts: Sequence[int]) -> Relations:
         """The findings for a step in which the devices have these numbers of rows."""
-        if self.few_rows and counts and min(counts) <= self.few_rows:
+        if self.has_few(counts):
             return replace(self, gathered={**self.gathered_of_few, **self.gathered})
         return self
 

@@ -27,6 +27,7 @@ from abreast.exact.replica import other_rows
 from abreast.exact.rows import RowRange
 from abreast.exact.warn_once import warn_once
 from abreast.stdout import without_styles
+from abreast.units import counted
 
 
 @dataclass
@@ -327,8 +328,8 @@ def _of_numbers(found: Relations, code: str, about: str) -> Iterator[tuple[str, 
     if found.unlike_few:
         yield (
             f"few rows {about}",
-            f"{code}, in which {found.unlike_few} computes otherwise from {found.few_rows} rows or less than from more: where a "
-            "device has so few rows of a batch, the result is not that of one device",
+            f"{code}, in which {found.unlike_few} computes otherwise from {counted(found.few_rows, 'row')} than from more: where "
+            "a device has no more rows of a batch, the result is not that of one device",
         )
     if found.open:
         yield (

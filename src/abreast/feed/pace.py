@@ -30,8 +30,7 @@ class Pace:
 
     def __init__(self, measures: bool = True) -> None:
         self.measures = measures
-        self.read_slowly = False
-        self._decided = not measures
+        self.is_final = not measures
         self._num_steps = self._next = 0
         self._num_slow = 0.0
         self._last_ns: int | None = None
@@ -43,7 +42,7 @@ class Pace:
 
     def step(self, now_ns: int) -> None:
         """Record the time at which a step asks for its batch."""
-        if self._decided:
+        if self.is_final:
             return
         last, self._last_ns = self._last_ns, now_ns
         if last is None:
@@ -59,7 +58,7 @@ class Pace:
         is_slow = nanoseconds > _SLOW_READ_NS
         self._num_slow = self._num_slow + 1 if is_slow else max(0.0, self._num_slow - _FORGOTTEN)
         if self._num_slow > _MOST_SLOW_READS:
-            self.inline, self._decided, self.read_slowly = False, True, True
+            self.inline, self.is_final = False, True
 
     def _measure(self) -> None:
         """Begin a measurement."""
@@ -79,7 +78,7 @@ class Pace:
         self._phase += 1
         threaded, inline = least[False], least[True]
         if threaded > _LONGEST_NS:
-            self.inline, self._decided = False, True
+            self.inline, self.is_final = False, True
         elif self._phase < _PHASES and not (self._phase > 1 and _are_far_apart(threaded, inline)):
             self.inline = not self.inline
         else:
@@ -91,9 +90,9 @@ _paces: WeakKeyDictionary[Any, dict[Any, Pace]] = WeakKeyDictionary()
 
 
 def pace_of(model: Any, *call: Any) -> Pace:
-    """The pace of a model's calls with the same `call`. After slow reads a new one: another source may be fast."""
+    """The pace of a model's calls with the same `call`; a new one after a call whose steps or reads were slow."""
     paces = _paces.setdefault(model, {})
-    if call not in paces or paces[call].read_slowly:
+    if call not in paces or paces[call].is_final:
         paces[call] = Pace()
     return paces[call]
 

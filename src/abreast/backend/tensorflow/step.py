@@ -89,7 +89,7 @@ class Program:
                 return self._step(staged.structure, counts, self._known(staged.counts), tensors)
         structure = str(staged.structure)
         fixed = staged.counts if self._knows_rows(staged.counts, expected) else ()
-        has_few = self._relations is not found
+        has_few = found is not None and found.has_few(staged.counts)
         if fixed and (structure, fixed, has_few) not in self._traces and self._is_traced(structure):
             fixed = ()  # plain Keras traces a second number of rows as any number
         kind = structure, fixed, has_few

@@ -112,7 +112,7 @@ class Turns:
         return all(ended)
 
     def _combine(self) -> None:
-        if len({_exchange(thread.combine, thread.value) for thread in self._threads}) > 1:
+        if not all(_exchange_alike(self._threads[0], thread) for thread in self._threads[1:]):
             raise _different_paths()
         combine = self._threads[0].combine
         assert combine is not None
@@ -190,14 +190,23 @@ class _ThreadValues:
             vars(each).update(values)
 
 
-def _exchange(combine: Any, value: Any) -> tuple[Any, ...]:
-    """The kind of an exchange, with the type and the shape of a tensor without its axis of rows."""
+def _exchange_alike(one: _ReplicaThread, other: _ReplicaThread) -> bool:
+    """Whether two replicas bring values of the same kind to the same exchange, as far as is known while a step is traced."""
+    values = one.value, other.value
+    if _code(one.combine) is not _code(other.combine):
+        return False
+    if not all(map(tf.is_tensor, values)):
+        return True
+    (a, b), (shape, shape_of_other) = ((each.dtype for each in values), (each.shape for each in values))
+    if a != b or None in (shape.rank, shape_of_other.rank):
+        return bool(a == b)
+    return bool(shape.rank == shape_of_other.rank and shape[1:].is_compatible_with(shape_of_other[1:]))
+
+
+def _code(combine: Any) -> Any:
     while isinstance(combine, functools.partial):
         combine = combine.func
-    code = getattr(combine, "__func__", combine).__code__
-    if not tf.is_tensor(value) or value.shape.rank is None:
-        return (code,)
-    return (code, value.dtype, value.shape.rank, *value.shape[1:])
+    return getattr(combine, "__func__", combine).__code__
 
 
 def _different_paths() -> ModelError:

@@ -32,20 +32,20 @@ GENERATORS = 17  # a pickled `seeds.Generators` to continue with; if it is None,
 CLASSES = 18  # the pickled result of `imported_classes.attributes`; the worker answers with that of `take_over`
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
-_HEAD = struct.Struct("<q?i")
+_HEAD = struct.Struct("<q??i")
 _OF_KERAS = ("_regularizer", "_constraint")
 _SETTINGS = operator.attrgetter(*_OF_KERAS)
 
 
-def pack_step(key: int, training: bool, counts: Sequence[int], descriptor: bytes) -> bytes:
-    return _HEAD.pack(key, training, len(counts)) + struct.pack(f"<{len(counts)}q", *counts) + descriptor
+def pack_step(key: int, training: bool, compares: bool, counts: Sequence[int], descriptor: bytes) -> bytes:
+    return _HEAD.pack(key, training, compares, len(counts)) + struct.pack(f"<{len(counts)}q", *counts) + descriptor
 
 
-def unpack_step(payload: bytes) -> tuple[int, bool, tuple[int, ...], bytes]:
-    """`(model key, training mode of its torch modules, rows of each rank, batch descriptor)`."""
-    key, training, size = _HEAD.unpack_from(payload)
+def unpack_step(payload: bytes) -> tuple[int, bool, bool, tuple[int, ...], bytes]:
+    """`(model key, training mode of its torch modules, ReplicaStep.compares, rows of each rank, batch descriptor)`."""
+    key, training, compares, size = _HEAD.unpack_from(payload)
     end = _HEAD.size + 8 * size
-    return key, training, struct.unpack_from(f"<{size}q", payload, _HEAD.size), payload[end:]
+    return key, training, compares, struct.unpack_from(f"<{size}q", payload, _HEAD.size), payload[end:]
 
 
 def numbered_variables(model: Any) -> list[Any]:

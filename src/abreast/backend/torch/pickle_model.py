@@ -36,6 +36,7 @@ from abreast.keras_private.tracking import Tracker
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.users_functions import full_cells, globals_read
 
+_OF_STEPS = ("abreast.keras_fit", "abreast.keras_private.epochs")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _HASHED = (dict, set, WeakKeyDictionary, WeakSet)
 _NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
@@ -146,7 +147,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         return None
 
     def persistent_id(self, value: Any) -> Any:
-        if isinstance(value, _HASHED) and any(map(_has_own_hash, [*value])):
+        if isinstance(value, _HASHED) and any(map(_has_own_hash, {*map(type, value)})):
             self._by_own_hashes[id(value)] = value
         if type(value) is dict:
             return self._namespace(value)
@@ -209,9 +210,8 @@ class _GlanceWriter(_Writer):
         return id(value) if isinstance(value, _NUMBERED) and not isinstance(value, type) else None
 
 
-def _has_own_hash(key: Any) -> bool:
-    """Whether a class of the user's gives a key its hash, which it may not have yet while another process makes the key."""
-    kind: Any = type(key)
+def _has_own_hash(kind: Any) -> bool:
+    """Whether a class is the user's and has a `__hash__`, which it may not have yet while another process makes a key."""
     return kind.__hash__ is not object.__hash__ and is_users(kind.__module__)
 
 
@@ -227,8 +227,9 @@ def _state(value: Any) -> dict[str, Any]:
     state = value.__getstate__() if own and not refuses else value.__dict__
     if not isinstance(state, dict):
         return {"__state__": state}
-    kept = {name: part for name, part in state.items() if not (_is_ours(part) or str(name).startswith("_abreast"))}
+    kept = {name: part for name, part in state.items() if not str(name).startswith("_abreast")}
     if isinstance(value, BaseTrainer):
+        kept = {name: part for name, part in kept.items() if not _runs_steps(part)}
         kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
@@ -240,14 +241,12 @@ def _state(value: Any) -> dict[str, Any]:
     return kept | {name: getattr(value, name) for name in slots if hasattr(value, name)}
 
 
-def _is_ours(value: Any) -> bool:
-    """Whether a value is a function that runs our steps, or one of the user's around it; a script may keep it."""
+def _runs_steps(value: Any) -> bool:
+    """Whether a value is a function that runs steps, such as a `train_function`, or one of the user's around it."""
     if not isinstance(value, types.FunctionType):
         return False
     functions = (value, *(cell.cell_contents for cell in full_cells(value)))
-    return any(
-        isinstance(each, types.FunctionType) and str(each.__module__).startswith("abreast.") for each in functions
-    )
+    return any(isinstance(each, types.FunctionType) and each.__module__ in _OF_STEPS for each in functions)
 
 
 def _without_decay(optimizer: Any) -> list[int]:

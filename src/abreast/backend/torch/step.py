@@ -49,6 +49,7 @@ class ReplicaStep:
         self._is_noted = link.num_replicas == 1  # whether the draws of a step were announced
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
         self.relations: exact.Relations | None = None
+        self.compares = False  # whether the ranks compare what they exchange in the next step
         self._metrics_are_last: bool | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
@@ -134,8 +135,7 @@ class ReplicaStep:
         if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
         relations = None if self.relations is None else self.relations.for_rows(counts)
-        # The user's code may also decide by the number of its rows.
-        self.link.may_part = len(set(counts)) > 1 or (relations is not None and relations.depends_on_values)
+        self.link.may_part = self.compares or (relations is not None and relations.depends_on_values)
         return exact.Replica(
             self.model,
             self.link,

@@ -320,11 +320,13 @@ class Team:
         with team_model.undone_by_failure(), self._translated(), self.job.work(first=kind not in team_model.seen):
             self._send_forgotten()
             self._synchronize(team_model, len(counts))
+            step = team_model.step
+            step.compares = team_model.compares(kind, counts)
             for rank, descriptor in enumerate(sent, start=1):
-                step = messages.pack_step(team_model.key, team_model.step.model.training, counts, descriptor)
-                self._channels[rank].send(messages.KINDS[kind], step)
-            with team_model.step.link.with_work(meanwhile):
-                result = getattr(team_model.step, kind)(own.ready(), counts)
+                packed = messages.pack_step(team_model.key, step.model.training, step.compares, counts, descriptor)
+                self._channels[rank].send(messages.KINDS[kind], packed)
+            with step.link.with_work(meanwhile):
+                result = getattr(step, kind)(own.ready(), counts)
         team_model.seen.add(kind)
         self._num_steps += 1
         team_model.remember()

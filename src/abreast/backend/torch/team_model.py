@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from abreast import ever_rarer
 from abreast.backend.contract import Kind
 from abreast.backend.torch import messages
 from abreast.backend.torch.memory import Memory
@@ -48,6 +50,7 @@ class TeamModel:
         self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
         self.num_changes = 0  # changes of the Python state that the workers were sent
         self.seen: set[Kind] = set()
+        self._uneven: Counter[tuple[Any, ...]] = Counter()  # steps, by kind and different numbers of rows
         self.left_by_steps: set[str] = set()  # settings that steps change
         self.size = step.link.num_replicas
         variables = messages.numbered_variables(step.model)
@@ -59,6 +62,13 @@ class TeamModel:
         self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
         self._before = [tensor.detach().clone() for tensor in self._frozen]
         self.remember()
+
+    def compares(self, kind: Kind, counts: Sequence[int]) -> bool:
+        """Whether the ranks compare their exchanges in the next step: the user's code may decide by the number of its rows."""
+        if len(set(counts)) == 1:
+            return False
+        self._uneven[kind, *counts] += 1
+        return ever_rarer.is_due(self._uneven[kind, *counts])
 
     def is_of(self, model: Any, *options: Any) -> bool:
         """Whether the model still has the same layers, variables and `options`, and its buffers still fit."""

@@ -7,8 +7,10 @@ import io
 import pickle
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import keras
 import torch
@@ -125,9 +127,12 @@ def _is_slot(value: Any, name: str) -> bool:
 
 def _hash_anew(container: Any) -> None:
     """Fill a dict or a set again: some of its keys had no class and no attributes yet when it was filled."""
-    entries = [*container.items()] if hasattr(container, "items") else [*container]
-    container.clear()
-    container.update(entries)
+    bases: tuple[Any, ...] = (WeakKeyDictionary, OrderedDict, dict, WeakSet, set)
+    base = next(each for each in bases if isinstance(container, each))  # a class of the user's may have other methods
+    entries = [*(base.items if hasattr(base, "items") else base.__iter__)(container)]
+    base.clear(container)
+    for entry in entries:
+        base.__setitem__(container, *entry) if hasattr(base, "items") else base.add(container, entry)
 
 
 def _restore_identities(value: Any) -> None:

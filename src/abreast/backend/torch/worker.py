@@ -130,9 +130,10 @@ class _Replicas:
         self.steps[key] = self.step.ReplicaStep(model, link, global_batch_norm)
 
     def _run(self, message: Message) -> None:
-        key, training, counts, descriptor = self.messages.unpack_step(message.payload)
+        key, training, compares, counts, descriptor = self.messages.unpack_step(message.payload)
         shard = self.staged.pop(descriptor, None) or self._begin_copy(descriptor)
         step = self.steps[key]
+        step.compares = compares
         if step.model.training != training:
             step.model.train(training)
         run = {self.messages.TRAIN: step.train, self.messages.TEST: step.test, self.messages.PREDICT: step.predict}
