@@ -268,6 +268,7 @@ def _feed(
         functools.partial(backend.source, placement=placement),
     )
     stage = backend.stage(placement)
+    # The batch size as text: an array of one number, which Keras accepts, has no hash.
     pace = functools.partial(pace_of, model, kind, placement.devices, str(batch_size))
     return Feed(source, stage, placement.staging, between_steps, pace)
 

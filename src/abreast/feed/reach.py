@@ -46,7 +46,7 @@ class State:
 
 
 class Reach:
-    """What code reaches from `roots`. `met`: all values, by identity. `names`: all names in the code.
+    """The values that code reaches from `roots`. `met`: all values, by identity. `names`: all names in the code.
 
     Layers, variables and optimizers that are no roots are not followed.
     """

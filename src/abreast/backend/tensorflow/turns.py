@@ -192,18 +192,20 @@ class _ThreadValues:
 
 def _exchange_alike(one: _ReplicaThread, other: _ReplicaThread) -> bool:
     """Whether two replicas bring values of the same kind to the same exchange, as far as is known while a step is traced."""
-    values = one.value, other.value
     if _code(one.combine) is not _code(other.combine):
         return False
-    if not all(map(tf.is_tensor, values)):
+    a, b = one.value, other.value
+    if not (tf.is_tensor(a) and tf.is_tensor(b)):
         return True
-    (a, b), (shape, shape_of_other) = ((each.dtype for each in values), (each.shape for each in values))
-    if a != b or None in (shape.rank, shape_of_other.rank):
-        return bool(a == b)
-    return bool(shape.rank == shape_of_other.rank and shape[1:].is_compatible_with(shape_of_other[1:]))
+    if a.dtype != b.dtype:
+        return False
+    if None in (a.shape.rank, b.shape.rank):
+        return True
+    return bool(a.shape.rank == b.shape.rank and a.shape[1:].is_compatible_with(b.shape[1:]))
 
 
 def _code(combine: Any) -> Any:
+    """The code of an exchange, which is the same for all replicas; each has a function object of its own."""
     while isinstance(combine, functools.partial):
         combine = combine.func
     return getattr(combine, "__func__", combine).__code__
@@ -212,7 +214,7 @@ def _code(combine: Any) -> Any:
 def _different_paths() -> ModelError:
     return ModelError(
         "the replicas of a step took different paths through the model's Python code",
-        "that code must not depend on the values of a batch or their number, nor on Python objects that the step itself changes",
+        "that code must not depend on the values of a batch, on its number of rows, nor on Python objects that the step changes",
     )
 
 
