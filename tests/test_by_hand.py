@@ -50,7 +50,7 @@ def test_hosts_on_the_loopback_are_processes_of_one_host() -> None:
     ("hosts", "what"),
     [
         ("203.0.113.1", "--hosts 203.0.113.1 is one host"),
-        ("4", "--hosts 4 is a number, and the hosts have addresses"),
+        ("4", "--hosts 4 is a number, but lists the hosts' addresses"),
         ("203.0.113.1,,n2", "--hosts 203.0.113.1,,n2 has an empty name"),
         ("203.0.113.1,n2,203.0.113.1", "--hosts 203.0.113.1,n2,203.0.113.1 names 203.0.113.1 twice"),
         ("[::ffff],[0::ffff]", "names ::ffff twice"),
@@ -58,11 +58,11 @@ def test_hosts_on_the_loopback_are_processes_of_one_host() -> None:
         ("2001:db8::1,n2", "2001:db8::1 is an IPv6 address without brackets\nhint: write [2001:db8::1]"),
         ("203.0.113.1:29500,n2", "203.0.113.1:29500 has a port\nhint: leave it out, and give `--port`"),
         ("[2001:db8::1]:29500,n2", "[2001:db8::1]:29500 has a port"),
-        ("203.0.113.300,n2", "'203.0.113.300' is no name and no address"),
-        ("n 1,n2", "'n 1' is no name and no address"),
-        ("-x,n2", "'-x' is no name and no address"),
-        ("0.0.0.0,n2", "0.0.0.0 is the address of no host"),
-        ("127.0.0.1,n2", "--hosts 127.0.0.1,n2: n2 cannot reach 127.0.0.1, which is every host itself"),
+        ("203.0.113.300,n2", "'203.0.113.300' is not a valid name or address"),
+        ("n 1,n2", "'n 1' is not a valid name or address"),
+        ("-x,n2", "'-x' is not a valid name or address"),
+        ("0.0.0.0,n2", "0.0.0.0 is not a host's address"),
+        ("127.0.0.1,n2", "--hosts 127.0.0.1,n2: n2 cannot reach 127.0.0.1, a loopback address"),
     ],
 )
 def test_a_list_that_is_no_job_of_several_hosts_is_refused(hosts: str, what: str) -> None:

@@ -80,8 +80,11 @@ def test_a_dry_run_as_text_leaves_the_gpus_to_the_hosts(script: Path, capsys: py
     [
         (["--ray", "train.py"], "--ray needs a number of hosts\nhint: as in `abreast run --ray --hosts 2 train.py`"),
         (["--ray", "--hosts", "two", "train.py"], "--hosts 'two' is not a number"),
-        (["--ray", "--hosts", "0", "train.py"], "--hosts 0 is no number of hosts"),
-        (["--ray", "--hosts", "1", "--gpus-per-host", "-1", "train.py"], "--gpus-per-host -1 is no number of GPUs"),
+        (["--ray", "--hosts", "0", "train.py"], "--hosts 0 is not a valid number of hosts"),
+        (
+            ["--ray", "--hosts", "1", "--gpus-per-host", "-1", "train.py"],
+            "--gpus-per-host -1 is not a valid number of GPUs",
+        ),
         (["--gpus-per-host", "2", "train.py"], "--gpus-per-host is for runs on Ray\nhint: add --ray, or leave it out"),
         (["--ray", "--hosts", "2", "--this", "0", "train.py"], "--this is for hosts without a launcher"),
         (["--start-timeout", "5", "train.py"], "--start-timeout is for runs on Ray"),

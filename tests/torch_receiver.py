@@ -20,11 +20,11 @@ def take_part(model: Any, x: Any, y: Any) -> list[Any]:
 
 def main() -> None:
     """Serve one folder per line of the standard input; answer each with a line."""
-    from abreast.backend.torch.unpickle_model import load_model
+    from abreast.backend.torch.unpickle_model import load_model_and
 
     for line in sys.stdin:
         folder = Path(line.rstrip("\n"))
-        model = load_model((folder / "model").read_bytes())
+        model = load_model_and((folder / "model").read_bytes())[0]
         x, y = pickle.loads((folder / "data").read_bytes())
         model._ran_in_receiver = True
         (folder / "result").write_bytes(pickle.dumps(take_part(model, x, y)))

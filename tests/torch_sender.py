@@ -24,7 +24,7 @@ import torch
 from keras import layers, ops
 
 from abreast.backend.torch.pickle_model import dump_model
-from abreast.backend.torch.unpickle_model import load_model
+from abreast.backend.torch.unpickle_model import load_model_and
 from abreast.errors import ModelError
 from tests import torch_receiver
 
@@ -236,7 +236,7 @@ def sharing_and_identities(folder: Path) -> None:
     model, x, y = functional()
     model.fit(x, y, verbose=0)
     model._abreast_tag = threading.Thread()
-    again = load_model(dump_model(model))
+    again = load_model_and(dump_model(model))[0]
     assert not hasattr(again, "_abreast_tag") and again.train_function is None
     assert [v.path for v in again.variables] == [v.path for v in model.variables]
     assert set(map(id, again.optimizer._trainable_variables)) == set(map(id, again.trainable_variables))

@@ -14,7 +14,7 @@ from abreast.import_hooks import found
 
 
 def after_import(name: str, function: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call `function(module)` after the module's import; returns a function that ends the wait. A repeated pair waits once."""
+    """Call `function(module)` after the module's import, once for a repeated pair; returns a function that ends the wait."""
     module = sys.modules.get(name)
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         function(module)

@@ -15,7 +15,7 @@ def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
 
     `like` is the share of letters, from 0 to 1, that a name must have in common.
     """
-    plain, by_plain = _plain(name), {_plain(each): each for each in known}
+    plain, by_plain = letters_of(name), {letters_of(each): each for each in known}
     begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
     found = difflib.get_close_matches(plain, by_plain, _MOST, like)
     return [by_plain[each] for each in dict.fromkeys([*begins, *found])][:_MOST]
@@ -37,5 +37,6 @@ def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
     return f"known are {', '.join(names[:_MOST_LISTED])} and {len(names) - _MOST_LISTED:,} more."
 
 
-def _plain(name: str) -> str:
+def letters_of(name: str) -> str:
+    """A name in small letters, without spaces and signs."""
     return "".join(letter for letter in name.lower() if letter.isalnum())

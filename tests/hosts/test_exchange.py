@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from abreast import asked_to_end
 from abreast.backend import leaving
 from abreast.backend.exchange import Exchange
 from abreast.errors import LaunchError, WorkerError
@@ -79,3 +80,20 @@ def test_a_process_whose_script_goes_on_without_a_board_ends_well(monkeypatch: p
         Exchange(meeting, board)
     ends[0]()
     assert said == ["rank 0 ended"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_well"),
+    [
+        ("rank 1 ended", True),
+        ("rank 1 ended by an error: Saves: the stream ended", False),
+        ("rank 1 ended by an error: the job was asked to end by SIGTERM", False),
+        ("rank 1 was asked to end by SIGTERM", True),
+        ("rank 1 has died", False),
+    ],
+)
+def test_the_text_of_an_error_does_not_decide_how_a_process_ended(
+    words: str, is_well: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_to_end, "by", lambda: "SIGTERM")
+    assert leaving._is_well(words) is is_well

@@ -51,6 +51,17 @@ attempt("activation", fit(made(activation="tanh" if rank else "relu")))
 attempt("loss", fit(made(loss="mae" if rank else "mse")))
 attempt("delta of a loss", fit(made(loss=keras.losses.Huber(1.0 + rank))))
 attempt("optimizer", fit(made(optimizer=keras.optimizers.SGD(clipnorm=1.0 + rank))))
+class Ranks(keras.losses.Loss):
+    def __init__(self, number):
+        super().__init__()
+        self.ranking_weight = 1.0 + number
+        self.rank = self.local_rank = number
+    def call(self, a, b):
+        return self.ranking_weight * keras.ops.mean((a - b) ** 2, -1)
+attempt("weight of ranking", fit(made(loss=Ranks(rank))))
+numbered = Ranks(0)
+numbered.rank = numbered.local_rank = rank
+attempt("number of the process", fit(made(loss=numbered)))
 scale = 1.0 + rank
 attempt("function", fit(made(loss=lambda a, b: scale * keras.ops.mean((a - b) ** 2))))
 attempt("assigned", fit(made(), OnRank1(lambda layers: layers[0].bias.assign(layers[0].bias + 1.0))))
@@ -118,6 +129,7 @@ def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
         "loss": ".loss is 'mse' on rank 0, and 'mae' on rank 1",
         "delta of a loss": "['delta'] is 1.0 on rank 0, and 2.0 on rank 1",
         "optimizer": ".optimizer.clipnorm is 1.0 on rank 0, and 2.0 on rank 1",
+        "weight of ranking": ".ranking_weight is 1.0 on rank 0, and 2.0 on rank 1",
         "function": ".loss is <lambda> with checksum",
         "rate in between": "layer 3 (Dropout).rate is 0.5 on rank 0, and 0.1 on rank 1",
         "rate and validation": "layer 3 (Dropout).rate is 0.5 on rank 0, and 0.1 on rank 1",
@@ -126,7 +138,13 @@ def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
         assert setting in first[name]
     for name in ("assigned", "written"):
         assert "/bias was set to other values on rank 1 than on rank 0" in first[name], first[name]
-    for name in ("alike in all", "set on rank 0", "set on rank 1", "left by steps on their own rows"):
+    for name in (
+        "alike in all",
+        "number of the process",
+        "set on rank 0",
+        "set on rank 1",
+        "left by steps on their own rows",
+    ):
         assert first[name] == "no error"
     assert first["compiled anew on rank 1"] != "no error"
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")

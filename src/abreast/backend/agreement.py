@@ -24,7 +24,7 @@ _SETTINGS = (
 
 
 @dataclass
-class Seen:
+class CallRecord:
     """The record of a call in this process: a checksum of its batches, and one for each variable that was set between steps.
 
     `doubtful`: variables that were set or only read, for example by a callback that saves them. Their final values are compared.
@@ -58,7 +58,7 @@ class Agreement:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._thread: int | None = None  # the thread of the running call
-        self._seen = Seen()
+        self._seen = CallRecord()
         self._starts = False  # whether the next step is the first one of a call
         self.present: Callable[[str], int] = lambda name: 0  # the checksum of a variable's present value
 
@@ -95,9 +95,9 @@ class Agreement:
         of_all = [json.loads(each) for each in said]
         rank, other = next((rank, each) for rank, each in enumerate(of_all) if each != of_all[0])
         first = next(i for i, (a, b) in enumerate(zip([*of_all[0], None], [*other, None], strict=False)) if a != b)
-        mine, theirs = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
+        of_rank_0, of_other = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
         raise ModelError(
-            f"the processes train different models: variable {first} is {mine} on rank 0, and {theirs} on rank {rank}",
+            f"the processes train different models: variable {first} is {of_rank_0} on rank 0, and {of_other} on rank {rank}",
             "start the same script with the same arguments on every host, and make the same models in the same order in every "
             "process: Keras numbers their names",
         )
@@ -111,7 +111,7 @@ class Agreement:
         self._exchange.num_steps += 1
 
     def between_steps(self, program: Program) -> None:
-        """Compare the program before another step of a call than the first one."""
+        """Compare the program before a later step of a call."""
         self._check_same("compares the settings of its steps", program)
 
     def assigned(self, name: str, checksum: Callable[[int], int]) -> None:
@@ -130,7 +130,7 @@ class Agreement:
             if not failed:
                 self._check_same("ends a call", program)
         finally:
-            self._thread, self._seen, self._starts = None, Seen(), False
+            self._thread, self._seen, self._starts = None, CallRecord(), False
 
     def _check_same(self, moment: str, program: Program | int) -> None:
         """Compare the records of all processes. Raises `DataError` or `ModelError` if one differs from rank 0's."""

@@ -1,7 +1,7 @@
 """The fingerprint of a model's steps: the settings of its layers, losses, metrics and optimizer, by name.
 
 Processes that run one script compare these settings if no compiled program contains them. Left out are settings that may differ:
-names, seeds, paths, tensors (a step may keep tensors of its own rows), and objects of other packages.
+names, seeds, ranks, paths, tensors (a step may keep tensors of its own rows), and objects of Python, NumPy and the frameworks.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import re
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -28,54 +29,47 @@ _PARTS = (
     keras.regularizers.Regularizer,
     keras.constraints.Constraint,
 )
-_OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
+_NOT_OF_SCRIPT = {"keras", "tensorflow", "jax", "torch", "numpy", "abreast"}
+_OF_A_PROCESS = re.compile("(^|_)(seed|rank)s?[0-9]*($|_)")  # in names of attributes: each process may have its own
 # Besides names: attributes that Keras and torch choose themselves, or set while a model is built and called.
 _LEFT_OUT = frozenset(
-    (
-        *(
-            "name",
-            "_name",
-            "_path",
-            "_parent_path",
-            "_parameters",
-            "_buffers",
-            "_modules",
-            "_torch_params",
-        ),
-        *(
-            "build",
-            "built",
-            "_built",
-            "_called",
-            "quantize",
-            "call_signature_parameters",
-            "_build_shapes_dict",
-            "_initial_epoch",
-            "_trainable_variables_indices",
-            "_weight_decay_by_var_key",  # since Keras 3.16, by identity of the variable
-        ),
-        *(
-            "_call_has_context_arg",
-            "_call_has_mask_arg",
-            "_call_has_training_arg",
-            "_compiled_trainable_state",
-            "_lock",
-        ),
-        *(
-            "_is_full_backward_hook",
-            "_build_input_shape",
-            "_losses_override",
-            "_input_spec",
-            "_flat_losses",
-            "_inbound_nodes",
-            "_jit_compile",  # of a model inside another model, Keras chooses it when it saves
-            "_jax_state",
-            "_jax_state_synced",
-        ),
-    )
+    {
+        "name",
+        "_name",
+        "_path",
+        "_parent_path",
+        "_parameters",
+        "_buffers",
+        "_modules",
+        "_torch_params",
+        "build",
+        "built",
+        "_built",
+        "_called",
+        "quantize",
+        "call_signature_parameters",
+        "_build_shapes_dict",
+        "_initial_epoch",
+        "_trainable_variables_indices",
+        "_weight_decay_by_var_key",  # since Keras 3.16, by identity of the variable
+        "_call_has_context_arg",
+        "_call_has_mask_arg",
+        "_call_has_training_arg",
+        "_compiled_trainable_state",
+        "_lock",
+        "_is_full_backward_hook",
+        "_build_input_shape",
+        "_losses_override",
+        "_input_spec",
+        "_flat_losses",
+        "_inbound_nodes",
+        "_jit_compile",  # of a model inside another model, Keras chooses it when it saves
+        "_jax_state",
+        "_jax_state_synced",
+    }
 )
 _MODE = ".training"  # attribute of a torch module inside a layer; each call of the layer sets it
-_LONGEST = 30  # characters of a text that counts as a setting; longer texts may identify a run
+_LONGEST = 30  # characters of a text that counts as a setting, at most; longer texts may identify a run
 _DEEPEST = 6
 
 
@@ -110,7 +104,7 @@ def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
 def _of_attributes(start: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
     of_calls = exact.of_calls(value)
     for name, part in {**_of_class(type(value)), **vars(value)}.items():
-        if _counts(str(name)) and name not in of_calls:
+        if _is_compared(str(name)) and name not in of_calls:
             yield from _of_value(f"{start}.{name}", part, known, depth)
 
 
@@ -121,15 +115,15 @@ def _of_class(kind: type) -> dict[str, Any]:
 
 
 @functools.cache
-def _counts(name: str) -> bool:
-    return name not in _LEFT_OUT and "seed" not in name and "rank" not in name and not name.startswith("_abreast")
+def _is_compared(name: str) -> bool:
+    return name not in _LEFT_OUT and not _OF_A_PROCESS.search(name) and not name.startswith("_abreast")
 
 
 def _of_value(path: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
     if value is None or isinstance(value, bool | int | float | complex | np.generic | enum.Enum):
         yield path, repr(value)
     elif isinstance(value, str):
-        if len(value) < _LONGEST and "/" not in value:
+        if len(value) <= _LONGEST and "/" not in value:
             yield path, repr(value)
     elif isinstance(value, np.ndarray):
         if value.dtype != object:
@@ -149,7 +143,7 @@ def _of_container(path: str, value: Any, known: set[int], depth: int) -> Iterato
             yield from _of_value(f"{path}[{index}]", part, known, depth)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if _counts(str(key)):
+            if _is_compared(str(key)):
                 yield from _of_value(f"{path}[{key!r}]", part, known, depth)
     elif isinstance(value, _PARTS) or _is_the_scripts(value):
         yield f"{path} is a", _of_type(type(value))
@@ -162,7 +156,7 @@ def _is_the_scripts(value: Any) -> bool:
 
 def _is_of_script(kind: type) -> bool:
     package = kind.__module__.partition(".")[0]
-    return package == "__main__" or (package not in _OTHERS and package not in sys.stdlib_module_names | {"torch"})
+    return package == "__main__" or (package not in sys.stdlib_module_names | _NOT_OF_SCRIPT)
 
 
 def _of_type(kind: type) -> str:
@@ -173,7 +167,7 @@ def _of_function(function: types.FunctionType) -> str:
     """A function by its name, its code, and the plain values that it reads."""
     code = function.__code__
     read = [function.__defaults__, *(_content(cell) for cell in function.__closure__ or ())]
-    read += [function.__globals__.get(name) for name in code.co_names if _counts(name)]
+    read += [function.__globals__.get(name) for name in code.co_names if _is_compared(name)]
     plain = [each for each in (*read, *code.co_consts) if isinstance(each, bool | int | float | tuple)]
     text = repr((code.co_code, [each for each in plain if "object at" not in repr(each)]))
     return f"{function.__qualname__} with checksum {_hash(text.encode())}"

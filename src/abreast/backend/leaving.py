@@ -23,7 +23,8 @@ from abreast.limits import hang_seconds
 from abreast.stderr import tell
 
 _WELL = " ended"
-_ASKED = " was asked to end by "  # and by which signal: a new start of the job goes on
+_FAILED = " ended by an error"  # and by which one; its text may say anything
+_ASKED = " was asked to end by "  # and by which signal: a new start of the job continues the training
 _KNOWN_SECONDS = 10  # limit to learn which process is gone after an error of the framework
 _RAISE_SECONDS = 3  # limit for a call to raise after a process is gone; a thread that still waits then waits for ever
 _BETWEEN_SECONDS = 5  # limit for a process outside a call to begin one, and to raise there
@@ -46,7 +47,7 @@ class Leaving:
         self._cause: str | None = None  # the end of another process that ends this one
         self._ends = False
         self.in_call = False  # all processes make each call together, so none may leave during it
-        self._watch = Watch(meeting, hang_seconds(), lambda: "{} {}".format(*progress()), self._look)
+        self._watch = Watch(meeting, hang_seconds(), lambda: "{} {}".format(*progress()), self._end_if_one_is_gone)
         self._watch.begin()
         atexit.register(self._leave)  # runs before JAX's own exit function, which waits too
 
@@ -83,7 +84,7 @@ class Leaving:
         if (cause := self._cause or gone) is None:
             return None
         self._note(cause)
-        if _ASKED in cause:
+        if _signal_in(cause):
             _tell_end(cause)
             raise SystemExit(asked_to_end.EXIT_CODE)
         return cause
@@ -91,19 +92,18 @@ class Leaving:
     def _note(self, cause: str) -> None:
         """Note the end of another process that ends this one; if a signal asked for that end, it asks for this one, too."""
         self._cause = self._cause or cause
-        _, is_asked, signal = self._cause.partition(_ASKED)
-        if is_asked:
+        if signal := _signal_in(self._cause):
             asked_to_end.note(signal)
 
     def failed(self, why: str) -> None:
         """Tell the others at once why this process cannot continue."""
-        self._say(f" ended by an error: {why}")
+        self._announce_end(f"{_FAILED}: {why}")
 
     def _gone(self) -> str | None:
         """A text on the first process known to be gone, and how it ended; None if all are there."""
-        return self._cause or self._bad() or next(iter(self._last_words()), None)
+        return self._cause or self._failed_process() or next(iter(self._last_words()), None)
 
-    def _bad(self) -> str | None:
+    def _failed_process(self) -> str | None:
         """A text on a process that died, is silent or failed, so that this one must fail too; None without one."""
         return self._watch.lost() or next((words for words in self._last_words() if not _is_well(words)), None)
 
@@ -113,20 +113,20 @@ class Leaving:
     def _leave(self) -> None:
         if os.getpid() != self._process:  # a fork of it
             return
-        failed = getattr(sys, "last_value", None) is not None  # Python notes there what it prints at the end
+        failed = getattr(sys, "last_value", None) is not None  # Python sets it to an uncaught exception
         asked = asked_to_end.by()
-        self._say(" ended by an error" if failed else f"{_ASKED}{asked}" if asked else _WELL)
+        self._announce_end(_FAILED if failed else f"{_ASKED}{asked}" if asked else _WELL)
         if failed:
             self._exit()
-        self._watch.wait(lambda: self._bad() is not None or not self._watch.here())
-        if (bad := self._bad()) is not None:
-            self._report(bad)
+        self._watch.wait(lambda: self._failed_process() is not None or not self._watch.here())
+        if (failed_process := self._failed_process()) is not None:
+            self._report(failed_process)
             self._exit()
         self._ends = True
         self.close()
         self._watch.close()
 
-    def _look(self) -> None:
+    def _end_if_one_is_gone(self) -> None:
         """End this process, from another thread, if another one is gone and no call has raised that in time."""
         waits = self.in_call or self._waits  # a wait for a process that is gone may last for ever
         gone = self._gone() if waits else self._lost_between()
@@ -140,7 +140,7 @@ class Leaving:
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
     def _lost_between(self) -> str | None:
-        """A process lost while this one is in no call; None after a call has raised this, which the script may handle."""
+        """A process lost while this one is in no call; None if a call has already raised an error about it."""
         return self._watch.lost() if self._cause is None else None
 
     def _report(self, why: str) -> None:
@@ -148,13 +148,13 @@ class Leaving:
         self._note(why)
         _tell_end(why)
 
-    def _say(self, how: str) -> None:
+    def _announce_end(self, how: str) -> None:
         cause = None if self._cause is None else _in_a_call(self._cause)
         self._watch.leave(cause or f"{self._watch.who(self._rank)}{how}")
 
     def _exit(self) -> None:
         self._ends = True
-        self._say(" ended by an error")
+        self._announce_end(_FAILED)
         self._watch.flush()
         if self._rank == 0:
             self._watch.wait(lambda: not self._watch.here(), _SOON_SECONDS)
@@ -169,12 +169,21 @@ class Leaving:
 
 
 def _tell_end(cause: str) -> None:
-    tell(f"{cause}; this process of the job ends too" + ("" if _ASKED in cause else f"\nhint: {HINT}"))
+    tell(f"{cause}; this process of the job ends too" + ("" if _signal_in(cause) else f"\nhint: {HINT}"))
+
+
+def _ended_normally(words: str) -> bool:
+    return words.endswith(_WELL) and _FAILED not in words
+
+
+def _signal_in(words: str) -> str:
+    """The signal that asked a process to end, from the text on its end; empty without one."""
+    return words.partition(_FAILED)[0].partition(_ASKED)[2]
 
 
 def _is_well(words: str) -> bool:
     """Whether a process ended as it should; if a signal asks a job to end, all of its processes end so."""
-    return words.endswith(_WELL) or (_ASKED in words and asked_to_end.by() is not None)
+    return _ended_normally(words) or (_signal_in(words) != "" and asked_to_end.by() is not None)
 
 
 def _seconds_left(gone: str, waits: bool) -> float:
@@ -184,4 +193,4 @@ def _seconds_left(gone: str, waits: bool) -> float:
 
 
 def _in_a_call(gone: str) -> str:
-    return f"{gone} while this process waited for it in a call" if gone.endswith(_WELL) else gone
+    return f"{gone} while this process waited for it in a call" if _ended_normally(gone) else gone

@@ -17,7 +17,8 @@ _plain: Any = JAXEpochIterator._get_iterator
 def reads_ahead(adapter: Any) -> bool:
     """Whether plain Keras reads a batch of this source before the step of the batch before it.
 
-    It does so on GPUs, and up to Keras 3.14 on CPUs too. Found by a look at how far its iterator reads to give one batch.
+    It does so on GPUs, and up to Keras 3.14 on CPUs too. This counts the batches that its
+    iterator reads before it returns the first one.
     """
     distribution: Any = keras.distribution.distribution()
     rows = 1 if distribution is None else distribution.device_mesh.devices.size

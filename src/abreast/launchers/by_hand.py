@@ -25,7 +25,7 @@ def by_hand(environ: Mapping[str, str]) -> World | None:
     if text is None:
         return None
     hosts = hosts_of(text)
-    rank = _place(hosts, environ.get(THIS))
+    rank = _number_of_this_host(hosts, environ.get(THIS))
     if (other := environ.get("MASTER_ADDR", hosts[0])) != hosts[0]:
         raise LaunchError(
             f"MASTER_ADDR={other}, but --hosts begins with {hosts[0]}", "unset MASTER_ADDR, or name rank 0's host first"
@@ -41,7 +41,7 @@ def hosts_of(text: str) -> tuple[str, ...]:
     """The hosts of a list, IPv6 without brackets. Raises `LaunchError` unless the list is a job of several hosts."""
     if text.strip().isdecimal():
         raise LaunchError(
-            f"--hosts {text} is a number, and the hosts have addresses", f"name them, {_AS}; a number is for --ray"
+            f"--hosts {text} is a number, but lists the hosts' addresses", f"name them, {_AS}; a number is for --ray"
         )
     hosts = tuple(_host(each.strip(), text) for each in text.split(","))
     if len(hosts) == 1:
@@ -56,7 +56,7 @@ def hosts_of(text: str) -> tuple[str, ...]:
     outside = next((host for host in hosts if not _is_loopback(host)), None)
     if inside is not None and outside is not None:
         raise LaunchError(
-            f"--hosts {text}: {outside} cannot reach {inside}, which is every host itself",
+            f"--hosts {text}: {outside} cannot reach {inside}, a loopback address",
             f"give the address of that host on the network of {outside}",
         )
     return hosts
@@ -73,7 +73,7 @@ def _host(entry: str, text: str) -> str:
     if address.version == 6 and bare == entry:
         raise LaunchError(f"--hosts {text}: {entry} is an IPv6 address without brackets", f"write [{entry}]")
     if address.is_unspecified or address.is_multicast:
-        raise LaunchError(f"--hosts {text}: {entry} is the address of no host", f"give each host's own, {_AS}")
+        raise LaunchError(f"--hosts {text}: {entry} is not a host's address", f"give each host's own, {_AS}")
     return str(address)
 
 
@@ -81,7 +81,7 @@ def _name(entry: str, text: str) -> str:
     if re.fullmatch(r"(.+):\d+", entry):
         raise LaunchError(f"--hosts {text}: {entry} has a port", "leave it out, and give `--port` to every host")
     if not re.fullmatch(r"(?!.*\.\d+$)[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", entry):
-        raise LaunchError(f"--hosts {text}: {entry!r} is no name and no address of a host", f"write them {_AS}")
+        raise LaunchError(f"--hosts {text}: {entry!r} is not a valid name or address of a host", f"write them {_AS}")
     return entry.lower()
 
 
@@ -90,8 +90,8 @@ def _is_loopback(host: str) -> bool:
 
 
 @functools.cache
-def _place(hosts: tuple[str, ...], this: str | None) -> int:
-    """This host's number in the list: `this`, unless this host's addresses contradict it, or the only one that is its own."""
+def _number_of_this_host(hosts: tuple[str, ...], this: str | None) -> int:
+    """This host's number in the list: `this`, checked against this host's addresses; else the only entry that is one of them."""
     own = [i for i, host in enumerate(hosts) if is_own(host)]
     if this is not None:
         if not this.strip().isdecimal() or int(this) >= len(hosts):

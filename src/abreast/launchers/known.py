@@ -1,4 +1,8 @@
-"""The known launchers, and the choice of the valid one if a process has variables of several."""
+"""The known launchers, and the choice of the valid one if a process has variables of several.
+
+A new launcher is a module with a function that reads its variables, an entry in `_READERS` (in order of priority) and
+`_RANK_NAMES`, and a name in `world.LauncherName`.
+"""
 
 from __future__ import annotations
 

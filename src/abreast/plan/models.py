@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from abreast.errors import DataError
-from abreast.nearest import did_you_mean
+from abreast.nearest import did_you_mean, letters_of
 
 _PARAMETERS_PER_TENSOR = 200e3
 _MOST_TENSORS = 100_000
@@ -55,7 +55,7 @@ def is_known(name: str) -> bool:
 def same_model(first: str, second: str) -> bool:
     """Whether two names are spellings of one model."""
     known = _spelled(first), _spelled(second)
-    return known[0] is known[1] if all(known) else _plain(first) == _plain(second)
+    return known[0] is known[1] if all(known) else letters_of(first) == letters_of(second)
 
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
@@ -89,17 +89,13 @@ def models() -> dict[str, Model]:
 @cache
 def _spellings() -> dict[str, str]:
     content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("models.json").read_text())
-    spelled = {_plain(other): name for name, facts in content.items() for other in facts.get("also", ())}
-    return spelled | {_plain(name): name for name in content}
+    spelled = {letters_of(other): name for name, facts in content.items() for other in facts.get("also", ())}
+    return spelled | {letters_of(name): name for name in content}
 
 
 def _spelled(name: str) -> Model | None:
-    found = _spellings().get(_plain(name))
+    found = _spellings().get(letters_of(name))
     return None if found is None else models()[found]
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _model(name: str, facts: dict[str, Any]) -> Model:

@@ -81,7 +81,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    # Devices that train alone accumulate, too, so saved updates do not count as efficiency.
+    # The baseline accumulates gradients, too, so fewer updates do not raise the efficiency.
     linear = rows_of_step / float(alone.alone[0])
     efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))

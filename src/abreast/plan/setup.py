@@ -1,6 +1,6 @@
 """The training that a user plans: a model with its step time, a machine, and the settings. All values are checked.
 
-Errors name the options of `abreast plan`, because users give the numbers there.
+Most errors name an option of `abreast plan`, because users give the numbers there.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.hosts < 1:
-            raise LaunchError(f"--hosts {self.hosts} is no number of hosts", "give at least 1, as `--hosts 2`")
+            raise LaunchError(f"--hosts {self.hosts} is not a valid number of hosts", "give at least 1, as `--hosts 2`")
         if self.gpus_per_host is not None and self.gpus_per_host < 0:
-            raise LaunchError(f"--gpus-per-host {self.gpus_per_host} is no number of GPUs", "0 means the CPU")
+            raise LaunchError(f"--gpus-per-host {self.gpus_per_host} is not a valid number of GPUs", "0 means the CPU")
 
     def resources(self) -> dict[str, float]:
         """The resources of one worker. One CPU is only for Ray's bookkeeping: the script may use its whole host."""
@@ -85,7 +85,7 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        hint = "`ray start --head` prints the address; `unset RAY_ADDRESS` takes the cluster of this machine"
+        hint = "`ray start --head` prints the address; `unset RAY_ADDRESS` uses the cluster of this machine"
         raise LaunchError(f"no Ray cluster can be reached at RAY_ADDRESS={address}: {error}", hint) from error
 
 
@@ -97,7 +97,7 @@ def _no_cluster(hosts: int, error: Exception) -> LaunchError:
 
 
 def completed(request: Request) -> Request:
-    """The request with a number of GPUs: as many as each of the requested number of hosts has."""
+    """The request with GPUs per host: the largest number that enough hosts have."""
     if request.gpus_per_host is not None:
         return request
     counts = sorted((int(resources.get("GPU", 0)) for resources in _hosts()), reverse=True)

@@ -24,6 +24,6 @@ def none(*numbers: str) -> Columns:
 
 
 def in_order(*some: Columns) -> Columns:
-    """All columns together, sorted by begin; only the newest of very many."""
+    """All columns together, sorted by begin; at most the newest `_MOST_WAITING`."""
     joined = np.concatenate(some, axis=1)
     return joined[:, joined[0].argsort(kind="stable")[-_MOST_WAITING:]]

@@ -46,9 +46,9 @@ class Start:
     def events(self) -> list[Event]:
         return read(self._folder)
 
-    def wait_for(self, is_so: Callable[[], bool]) -> bool:
+    def wait_for(self, condition: Callable[[], bool]) -> bool:
         """Wait until a condition holds; False if the process ended before."""
-        while not is_so():
+        while not condition():
             if self.process.poll() is not None:
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -81,7 +81,7 @@ class Start:
 
 @contextmanager
 def started(spec: StartSpec) -> Iterator[Start]:
-    """A new process in its own process group, which ends with the block at the latest."""
+    """A new process in its own process group; it is killed when the block ends."""
     folder = Path(spec.folder)
     folder.mkdir(parents=True)
     program = _PROGRAM.format(package=str(Path(__file__).resolve().parents[2]))

@@ -98,7 +98,11 @@ class Worker:
 def serve(settings: dict[str, Any]) -> None:
     """A worker process from start to end; does not return."""
     die_with(settings["parent"])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # for the caller; Slurm sends them to every process
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGUSR1,
+    ):  # the caller handles these; Slurm sends them to every process
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     for fd in (settings["monitor"], *settings["fds"]):
@@ -126,7 +130,7 @@ def _flush() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Make this process end when the thread of process `parent` that started it ends."""
+    """End this process when the thread that started it, in process `parent`, ends."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent died before the call above

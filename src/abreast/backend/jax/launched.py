@@ -9,7 +9,7 @@ Not here: how processes join a job (`job.py`), leave it (`../leaving.py`), and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -59,9 +59,10 @@ class Launched(LaunchedProcess):
         return WorkerError(f"{self.job.leaving.who_is_gone()}: {text}", HINT)
 
     def own_rows(self, rows: int) -> range:
-        """The rows of a global batch on this process's devices, equally many on each; without any, row 0 as a stand-in."""
-        each = shares_of(rows, len(self.names)).padded_rows // len(self.names)
-        own = range(self._first_device * each, min(rows, (self._first_device + len(self._local_devices)) * each))
+        """The rows of a global batch on this process's devices, fewer on the last ones; row 0 as a stand-in if there are none."""
+        rows_per_device = shares_of(rows, len(self.names)).padded_rows // len(self.names)
+        first, last = self._first_device, self._first_device + len(self._local_devices)
+        own = range(first * rows_per_device, min(rows, last * rows_per_device))
         return own or range(1)
 
     # Batches with rows from each process
@@ -112,7 +113,7 @@ class Launched(LaunchedProcess):
         return array.addressable_data(0)
 
     def handed(self, array: Any) -> Any:
-        """This process's copy of a variable's value, noted: while the variable holds it, all processes hold the same value."""
+        """This process's copy of a variable's value, recorded: while the variable holds it, all processes hold the same value."""
         own = self.own_copy(array)
         number = id(own)
         self._handed[number] = ref(own, lambda _: self._handed.pop(number, None))
@@ -134,20 +135,20 @@ class Launched(LaunchedProcess):
         for i in all_changed:
             variables[i]._value = self.handed(variables[i]._value)
 
-    def _of_rank_0(self, values: list[Any]) -> Iterator[Any]:
+    def _of_rank_0(self, values: list[Any]) -> list[Any]:
         """Rank 0's values, bit for bit, in one message over the devices."""
         if not values:
-            return iter(())
+            return []
         arrays = [np.asarray(value) for value in values]
         flat = np.concatenate([np.frombuffer(np.ascontiguousarray(each).tobytes(), np.uint8) for each in arrays])
         got = of_rank_0(flat)
         ends = np.cumsum([each.nbytes for each in arrays])
         parts = zip(np.split(got, ends[:-1]), arrays, strict=True)
-        return iter([jax.numpy.asarray(part.copy().view(each.dtype).reshape(each.shape)) for part, each in parts])
+        return [jax.numpy.asarray(part.copy().view(each.dtype).reshape(each.shape)) for part, each in parts]
 
     def before_step(self, batch: int, program: int) -> None:
         """Count a step. Before the first one of a call, compare batch and program, which are checksums."""
-        self.job.leaving.in_call = True  # also after a call that a callback made
+        self.job.leaving.in_call = True  # a call that a callback made has set it to False
         self._agreement.before_step(batch, program)
 
     def assigned(self, name: str, value: Any) -> None:

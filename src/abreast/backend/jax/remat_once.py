@@ -1,7 +1,7 @@
 """Layers that a function under `keras.remat` calls, where the function is wrapped once and kept.
 
-JAX keeps what it traced of such a function while Keras built the model, with the weights as constants: plain Keras does not train
-these layers. Over several devices, JAX traces the function again.
+JAX keeps its trace of such a function from the moment when Keras builds the model. The weights are constants in this trace, so
+plain Keras does not train these layers. On several devices, JAX traces the function again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _called(model: Any, owner: Any, function: Any) -> list[Any]:
     names = exact.names_in(model, function)
     own = vars(itself).items() if isinstance(itself, keras.Layer) else ()
     held = [value for name, value in own if name in names]
-    code = getattr(function, "__func__", function)
-    outer = full_cells(code) if isinstance(code, types.FunctionType) else []
+    plain = getattr(function, "__func__", function)
+    outer = full_cells(plain) if isinstance(plain, types.FunctionType) else []
     held += [cell.cell_contents for cell in outer]
     return [each for each in tree.flatten(held) if isinstance(each, keras.Layer) and each is not itself]

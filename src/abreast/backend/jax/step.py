@@ -152,7 +152,7 @@ class Steps:
         self._read([[variable._value for variable in group] for group in groups])
         for group in groups:
             for variable in group:
-                variable._value = None  # the program uses its memory up
+                variable._value = None  # the program is given its memory
 
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
@@ -183,7 +183,7 @@ def check_memory(values: Iterable[Any], variables: list[Any]) -> None:
 
 
 def apart(state: Any) -> list[list[Any]]:
-    """The values, with a copy of each that two variables share (after a `fit` that averages): steps use up their memory.
+    """The values. One that two variables share (after a `fit` that averages) is copied, because a step donates its memory.
 
     Values put on several devices afterwards may still share memory, although their objects differ.
     """

@@ -13,8 +13,8 @@ from tensorflow.python.eager import context
 from abreast.keras_private.data_adapters import Skips, in_first_epoch
 
 _UNSEEDED = (
-    "TensorFlow shuffled these arrays without a seed: the rest of this epoch has another order, with rows that were there "
-    "already and without others\n"
+    "TensorFlow shuffled these arrays without a seed: the rest of this epoch is in another order, so some rows "
+    "repeat and others are missing\n"
     "hint: call keras.utils.set_random_seed at the beginning of the script"
 )
 
@@ -32,7 +32,7 @@ def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
 
 
 def arrays_after(adapter: Any, skips: Skips) -> Any:
-    """Keras's pipeline of arrays without its first batches: their places are drawn, but their rows are not gathered."""
+    """Keras's pipeline of arrays without its first batches: their order is drawn, but their rows are not read."""
     owner: Any = tf.data.Dataset
     plain = vars(owner)["zip"]
     zipped = []

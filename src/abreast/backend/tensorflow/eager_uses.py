@@ -1,7 +1,7 @@
 """The uses of an embedding in a step that runs eagerly, where a gradient has no operations behind it that would show them.
 
-TensorFlow joins the gradients of several lookups of one table. Here: notes about the parts, and about the results of `tf.unique`.
-Not here: what steps make of them (`slices.py`).
+TensorFlow joins the gradients of several lookups of one table. This module records the parts, and the results of `tf.unique`.
+Not here: their use in a step (`slices.py`).
 """
 
 from __future__ import annotations

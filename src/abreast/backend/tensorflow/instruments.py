@@ -29,7 +29,7 @@ class TensorFlowInstruments(Defaults):
     def __init__(self, rest: Callable[[Any], None], variables: Mapping[Any, Variables]) -> None:
         self._rest = rest
         self._variables = variables  # of each placed model
-        # For models not yet placed: variables, with the parts of their sums, and the sums.
+        # For each model not yet placed: (variable, parts of its sum, sum).
         self._due_sums: WeakKeyDictionary[Any, list[tuple[Any, np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
@@ -37,7 +37,9 @@ class TensorFlowInstruments(Defaults):
             return DeviceTimes((device_names()[0],), all_reduce=True)
         if placement.num_devices == 1:
             return DeviceTimes(placement.devices, all_reduce=True)
-        notes = "TensorFlow runs one graph on all devices: all-reduce and the single devices are not told apart"
+        notes = (
+            "TensorFlow runs one graph on all devices: all-reduce and the single devices cannot be measured separately"
+        )
         return DeviceTimes(placement.devices, False, (notes,))
 
     def mark(self, outputs: Any) -> tf.Tensor | None:
@@ -85,7 +87,7 @@ class TensorFlowInstruments(Defaults):
             variables.write_sums(due)
 
     def _valid_due_sums(self, model: Any) -> Sums:
-        """The waiting parts of variables that still have their sum: the end of an epoch resets metrics."""
+        """The waiting parts of the variables whose value is still the sum; the end of an epoch resets metrics."""
         due = self._due_sums.get(model, ())
         return [(variable, parts) for variable, parts, total in due if np.array_equal(variable, total)]
 

@@ -23,7 +23,7 @@ def draws(graph: Any) -> bool:
 
 
 def draws_without_seed(operation: Any) -> bool:
-    """Whether an operation draws different numbers on each replica: it has no seed from outside, as those of Keras have."""
+    """Whether an operation draws different numbers on each replica, because it has no explicit seed; Keras passes one."""
     return _is_random(operation.type) and not operation.type.startswith("Stateless")
 
 
@@ -57,7 +57,7 @@ def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replica
 
 
 def _replicas_behind(operation: Any, place: dict[int, int], elsewhere: set[int]) -> set[int]:
-    """The numbers of the replicas whose arrays an operation computes with: those of other processes after an exchange."""
+    """The numbers of the replicas whose arrays an operation reads; after an exchange, also those in other processes."""
     found: set[int] = set()
     for each in behind(operation, lambda each: () if each.type in OF_SHAPES else each.inputs):
         if each.type in _PYTHON and OWN_PYTHON in each.name:

@@ -66,8 +66,8 @@ class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has
             raise ModelError(
                 f"a step reads num_replicas_in_sync of a {self.title}, which abreast takes over: TensorFlow adds the "
                 "replicas' gradients up, and abreast takes their mean",
-                "leave out a division by it (the loss is a mean over the global batch); read the number before training "
-                "for anything else, as for a learning rate",
+                "do not divide the loss by it (the loss is a mean over the global batch); for anything else, such as a "
+                "learning rate, read the number before training",
             )
         return self._num_replicas
 
@@ -108,7 +108,7 @@ class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has
             f"the script calls {method} of a {self.title}: abreast trains models through fit, evaluate, predict and their "
             "siblings, not in a loop with strategy.run",
             "put the step into `def train_step(self, data)` of a keras.Model and call model.fit, or call "
-            "model.train_on_batch in the loop; take strategy.run, reduce and gather out",
+            "model.train_on_batch in the loop; remove strategy.run, reduce and gather",
         )
 
 

@@ -120,7 +120,7 @@ def _others(model: Any) -> dict[str, Any]:
 
 
 def _name_of(variable: Any, model: Any) -> str:
-    """The user's name of a TensorFlow variable: that of a global which the model's step or losses read, else its own."""
+    """The global that holds a TensorFlow variable, in the script or in the module of `train_step`; else the variable's name."""
     own = getattr(model, "train_step", None)
     spaces = [vars(sys.modules["__main__"]), getattr(getattr(own, "__func__", own), "__globals__", {})]
     names = [name for space in spaces for name, value in list(space.items()) if value is variable]

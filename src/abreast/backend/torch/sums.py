@@ -1,7 +1,8 @@
 """The sums over PyTorch's ranks in a step: the gradients of the weights, and the state of metrics.
 
 Gradients of a large model are summed by DDP, whose buckets overlap backward. Gradients of a small model are sent with the metrics
-in one message: waiting for a second message would cost more than the overlap saves.
+in one message: waiting for a second message would cost more than the overlap saves. A message has float32 or float64 numbers;
+DDP sums in the type of the gradients, for example bfloat16.
 """
 
 from __future__ import annotations

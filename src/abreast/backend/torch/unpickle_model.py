@@ -22,13 +22,8 @@ from abreast.keras_private.torch import get_device
 from abreast.keras_private.tracking import Tracker
 
 
-def load_model(data: bytes, device: str | None = None) -> Any:
-    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device)."""
-    return load_model_and(data, device)[0]
-
-
 def load_model_and(data: bytes, device: str | None = None) -> tuple[Any, list[Any]]:
-    """The model, and the values of `beside`."""
+    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device), and the values of `beside`."""
     with keras.device(device or get_device()):
         return _Reader(io.BytesIO(data)).read()
 
