@@ -74,6 +74,14 @@ class Relations:
         found = (self.gathered, self.sums, self.assigned, self.given, self.outputs, self.logs, self.left_in_calls)
         return any(found) or bool(self.few_rows) or self.depends_on_values or self.writes_rows or self.makes_metrics
 
+    def is_part_of(self, other: Relations) -> bool:
+        """Whether steps by the findings of `other` already compute what these findings ask for."""
+        return (
+            self.gathered.keys() <= other.gathered.keys()
+            and self.sums <= other.sums
+            and self.assigned <= other.assigned
+        )
+
     def has_few(self, counts: Sequence[int]) -> bool:
         """Whether a device has so few of these numbers of rows that members compute otherwise."""
         return bool(self.few_rows and counts) and min(counts) <= self.few_rows

@@ -34,20 +34,26 @@ from abreast.units import counted
 class _Checked:
     """The findings of the last check, and the kinds of numbers in the batches whose rows the checks looked at.
 
-    `compiled`: the model's arguments of `compile` as of the last check. `steps`: those of a user's own step since the first
-    check; from `next_look` on, it is checked again. `changes`: those of the model's Python state since the first check.
+    `own_step`: whether the step is the user's own. `compiled`: the model's arguments of `compile` as of the last check. `steps`:
+    those since the first check. The last check was after `last_look` of them, and the next one is after `next_look`. `changes`:
+    those of the model's Python state since the first check.
     `functions`: for each kind, the step function that used the findings last.
     """
 
+    own_step: bool
     found: Relations = field(default_factory=Relations)
     compiled: weakref.ref[Any] | None = None
     marks: set[Any] = field(default_factory=set)
     steps: int = 0
-    next_look: int = 4
+    last_look: int = 0
+    next_look: int = 0
     changes: int = 0
     is_stale: bool = True  # as before the first check
     had_equal_rows: bool = False  # whether the inputs showed no relation, because all rows of the batch were equal
     functions: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.next_look = 4 if self.own_step else 64
 
     @property
     def is_old(self) -> bool:
@@ -65,8 +71,8 @@ class _Checked:
 
     def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
         if self.steps >= self.next_look:
-            self.next_look *= 4
-        self.found, self.compiled, self.is_stale = found, compiled, False
+            self.next_look *= 4 if self.own_step else 2  # a check of an own step computes gradients, which takes longer
+        self.found, self.compiled, self.is_stale, self.last_look = found, compiled, False, self.steps
         self.had_equal_rows = has_equal_rows
         self.marks |= marks
 
@@ -110,10 +116,10 @@ class Batch(Protocol):
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
-    A user's own step is checked again at a batch with a kind of number that no batch had, by which the step may mask its rows,
-    and after 4, 16, 64, ... steps: it may decide by numbers that the first rows and weights do not lead to. Any step is checked
-    again after `compile` and `make_train_function(force=True)`, because the user's code may have changed before; after changes
-    that the backend reports; and at the first batch whose rows differ.
+    It runs again after 64, 128, 256, ... steps, because code may decide by numbers that the first rows and weights do not lead to.
+    A user's own step is checked again after 4, 16, 64, ... steps, and at a batch with a kind of number that no batch had, by which
+    the step may mask its rows. Any step is checked again after `compile` and `make_train_function(force=True)`, because the user's
+    code may have changed before; after changes that the backend reports; and at the first batch whose rows differ.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -134,9 +140,7 @@ class RowCheck:
         if batch is not None and (known is None or known.had_equal_rows):
             self._has_equal_rows = batch.has_equal_rows
             self.is_due = self.is_due or not self._has_equal_rows
-        if not self._is_watching:
-            return
-        if batch is not None and (new := batch.marks(self._marks)):
+        if self._is_watching and batch is not None and (new := batch.marks(self._marks)):
             self._marks |= new
             self.is_due = True
         if known is not None:
@@ -163,7 +167,7 @@ class RowCheck:
         # Otherwise `evaluate` and `predict` run the same code.
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
-        known = checked.setdefault(key, _Checked())
+        known = checked.setdefault(key, _Checked(own))
         known.used_by(self._kind, self._function)
         compiled = _compile_arguments(self._model)
         shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
@@ -173,8 +177,11 @@ class RowCheck:
                 found = self._look(take(parts[0].total), parts, probe)
                 if not (found.open or found.of_one_part):
                     break
+            all_found = _found.setdefault(self._model, Relations())
+            if known.compiled == compiled and not known.is_stale and not found.is_part_of(all_found):
+                _say_late(self._model, known)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
-            _found.setdefault(self._model, Relations()).add(found)
+            all_found.add(found)
         self._last = known
         _say(self._kind, self._model, known.found, own)
 
@@ -262,6 +269,16 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{', '.join(name_of(everyone[number]) for number in found.gathered)} for all rows of the batch: the result is that "
             "of one device, and this part gets no faster",
         )
+
+
+def _say_late(model: Any, known: _Checked) -> None:
+    warn_once(
+        model,
+        f"late {known.steps}",
+        f"a relation between rows was found after {known.steps} steps (see the other warning), and not after {known.last_look}. It "
+        "may have begun in the steps between: in them, each device computed from its own rows, which is not what one device "
+        "computes",
+    )
 
 
 def _refuse(kind: str, model: Any, found: Relations, own_step: bool, what: list[str]) -> None:

@@ -213,7 +213,7 @@ class TensorFlowBackend:
                     build(kind, model, taken.host)
                     self.place(model, placement)
             if check.is_due:
-                before = _related(model)
+                before = _steps_part(relations(model))
                 with AT_WORK:
                     self._check_rows(check, model, taken, placement)
                 if not check.is_due and self._launched is not None:
@@ -223,7 +223,7 @@ class TensorFlowBackend:
                         make_metrics(kind, model, taken.host)
                         self.place(model, placement)
                     found.makes_metrics = False
-                if self._launched is not None or _related(model) != before:
+                if _steps_part(relations(model)) != before:
                     programs.clear()  # traced for batches that show no relations, such as those of one row
 
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
@@ -330,9 +330,8 @@ def _specs_of(dataset: Any) -> list[Any]:
     return [spec for spec in tree.flatten(getattr(dataset, "element_spec", ())) if hasattr(spec, "shape")]
 
 
-def _related(model: Any) -> str:
-    related = exact.related_rows(model)
-    return "" if related is None else related.steps_part()
+def _steps_part(found: exact.Relations | None) -> str:
+    return "" if found is None else found.steps_part()
 
 
 def _announce_optimizer(model: Any) -> None:
