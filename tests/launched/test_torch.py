@@ -183,6 +183,34 @@ def test_a_layer_that_begins_to_relate_rows_works_on_those_of_all_ranks() -> Non
     assert first == pytest.approx(alone, rel=1e-5)
 
 
+_RANKS_APART = (
+    HEAD
+    + """
+import h5py, warnings
+h5py.get_config().track_order = rank == 1
+class Scaled(keras.layers.Layer):
+    def call(self, x):
+        return x * (2.0 if h5py.get_config().track_order else 1.0)
+with scope:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Scaled(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    model.fit(x, x[:, :1], batch_size=30, verbose=0)
+print(json.dumps([str(each.message) for each in found]))
+"""
+)
+
+
+@pytest.mark.in_turn
+def test_a_process_of_a_launcher_that_computes_otherwise_is_named_by_rank_0() -> None:
+    first, second = [result(process) for process in start_all(_RANKS_APART, 2, backend="torch")]
+    assert [
+        each for each in first if each.startswith("rank:1 no longer computes what the first device computes: Scaled")
+    ]
+    assert not [each for each in second if "no longer computes" in each]
+
+
 @pytest.mark.in_turn
 def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
     first, second = start_all(APART, 2, backend="torch")

@@ -51,6 +51,7 @@ from abreast.exact.replica import (
     working_for,
 )
 from abreast.exact.row_check import RowCheck, related_rows
+from abreast.exact.short_results import ShortResults, announce_unlike, short_results
 from abreast.exact.step_logs import map_logs
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
 from abreast.exact.users_code import names_in
@@ -65,12 +66,14 @@ __all__ = [
     "ReplicaChanges",
     "ReplicaLink",
     "RowCheck",
+    "ShortResults",
     "adds_up",
     "adds_up_in_place",
     "announce_conditions",
     "announce_drawn",
     "announce_python",
     "announce_random",
+    "announce_unlike",
     "announce_untracked",
     "announcing_draws",
     "check_layers",
@@ -106,6 +109,7 @@ __all__ = [
     "replica",
     "running",
     "sees_updates",
+    "short_results",
     "state_rule_of_own_step",
     "thread_locals",
     "unpack",

@@ -116,10 +116,10 @@ class Batch(Protocol):
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
-    It runs again after 64, 128, 256, ... steps, because code may decide by numbers that the first rows and weights do not lead to.
-    A user's own step is checked again after 4, 16, 64, ... steps, and at a batch with a kind of number that no batch had, by which
-    the step may mask its rows. Any step is checked again after `compile` and `make_train_function(force=True)`, because the user's
-    code may have changed before; after changes that the backend reports; and at the first batch whose rows differ.
+    It runs again after 64, 128, 256, ... steps, because code may decide by numbers that the first rows and weights do not lead
+    to. A user's own step is checked again after 4, 16, 64, ... steps, and at a batch with a kind of number that no batch had, by
+    which the step may mask its rows. Any step is checked again after `compile` and `make_train_function(force=True)`, because the
+    user's code may have changed before; after changes that the backend reports; and at the first batch whose rows differ.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -275,8 +275,8 @@ def _say_late(model: Any, known: _Checked) -> None:
     warn_once(
         model,
         f"late {known.steps}",
-        f"a relation between rows was found after {known.steps} steps (see the other warning), and not after {known.last_look}. It "
-        "may have begun in the steps between: in them, each device computed from its own rows, which is not what one device "
+        f"a relation between rows was found after {known.steps} steps (see the other warning), and not after {known.last_look}. "
+        "It may have begun in the steps between: in them, each device computed from its own rows, which is not what one device "
         "computes",
     )
 

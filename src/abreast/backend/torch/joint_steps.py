@@ -26,13 +26,14 @@ from abreast.staging import Stage
 class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
-    `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
-    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state. `meanwhile` may be called
-    once, where the step waits for other ranks.
+    `checked`: the batch was checked for layers that relate its rows; then `rows` are a few rows by which the ranks compare what
+    they compute. `by_hand`: it is the only step of its call (`train_on_batch`). `changed` is called if the user's code has
+    changed the model's Python state. `meanwhile` may be called once, where the step waits for other ranks.
     """
 
     look: bool
     checked: bool
+    rows: Any
     by_hand: bool
     changed: Callable[[], None]
     meanwhile: Callable[[], None] | None
@@ -56,6 +57,9 @@ class Ranks(Protocol):
     def kept_outputs(self, outputs: Any, counts: Sequence[int] | None) -> Any:
         """The outputs of `predict` that this process keeps; see `LaunchedProcess`."""
         ...
+
+
+_ROWS = 4  # by which the ranks compare what they compute
 
 
 class JointSteps:
@@ -106,7 +110,12 @@ class JointSteps:
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
             meanwhile = None if handed is None else handed.read_early
-            moment = Moment(look, checked, handed is None, partial(self._check_again, taken), meanwhile)
+            rows = (
+                taken.host.telling_rows(min(_ROWS, taken.staged.counts[0]))
+                if checked and not self._check.is_due
+                else None
+            )
+            moment = Moment(look, checked, rows, handed is None, partial(self._check_again, taken), meanwhile)
             return self._ranks.prepared(self._kind, self._model, self._placement, taken, moment)
         except BaseException:
             self._stage.discard(taken.staged)

@@ -7,6 +7,8 @@ them. All processes use rank 0's order of the data and its weights; other values
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import platform
 import time
@@ -16,9 +18,11 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
-from abreast import ever_rarer
+from abreast import ever_rarer, exact
+from abreast.arrays import arrays_of, map_arrays
 from abreast.backend import fingerprint
 from abreast.backend.agreement import UNSEEN, Program
 from abreast.backend.contract import Kind, Placement
@@ -36,7 +40,7 @@ from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.seeds import drawn_on_cpu, seeded
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
-from abreast.backend.torch.team import TEAM, Team
+from abreast.backend.torch.team import TEAM, Team, host_view
 from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import LaunchError, WorkerError
 from abreast.feed import HostBatch, Taken, array_digest
@@ -246,7 +250,23 @@ class Launched(LaunchedProcess):
             result = team.run(known, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
         if before:
             known.left_by_steps |= fingerprint.changed(before, fingerprint.settings(known.step.model))
+        if moment.rows is not None:
+            with self._explained():
+                self._compare(kind, team, known, moment.rows)
         return result
+
+    def _compare(self, kind: Kind, team: Team, known: TeamModel, own_rows: Any) -> None:
+        """Let rank 0 warn if a device of any process computes otherwise than its own from the same rows, which are rank 0's."""
+        own_rows = map_arrays(host_view, own_rows)
+        content = b"".join(each.tobytes() for each in arrays_of(own_rows))
+        content = self.job.exchange("sends a few rows", content if self.rank == 0 else b"")[0]
+        rest = io.BytesIO(content)
+        rows = map_arrays(lambda own: np.frombuffer(rest.read(own.nbytes), own.dtype).reshape(own.shape), own_rows)
+        own = json.dumps([each.as_json() for each in team.short_results(known, kind, rows)])
+        of_all = [json.loads(each) for each in self.job.exchange("compares what devices compute", own.encode())]
+        if self.rank == 0:
+            found = [exact.ShortResults.of_json(text) for each in of_all for text in each]
+            exact.announce_unlike(known.step.model, found, self.names)
 
     @contextmanager
     def _own_draws(self) -> Iterator[None]:

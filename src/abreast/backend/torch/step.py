@@ -22,8 +22,11 @@ from abreast import exact, users_line
 from abreast.arrays import map_arrays
 from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
+from abreast.backend.torch.devices import here
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
+from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
+from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.sums import Gradients, State
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -118,6 +121,11 @@ class ReplicaStep:
                 exact.check_outputs(outputs, shard)
             outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
             return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)
+
+    def short_results(self, kind: str, rows: Any) -> exact.ShortResults:
+        """This rank's weights and results for `rows`, which all ranks get alike, to compare them."""
+        probe = TorchProbe(self.model, here().startswith("gpu"), kind == "train" and exact.overrides_step(self.model))
+        return exact.short_results(self.model, kind, begin_copy(rows, here()).ready(), probe)
 
     def collect_gradients(self) -> None:
         """Sum the gradients that the ranks keep between accumulation steps, and move them to Keras's accumulators."""

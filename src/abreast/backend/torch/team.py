@@ -27,6 +27,7 @@ import torch.distributed as dist
 from keras import tree
 
 from abreast import exact, process_groups, workers
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind
 from abreast.backend.torch import all_reduce, imported_classes, messages, seeds, settings
 from abreast.backend.torch.channel import ChannelClosed, channel_pair
@@ -289,7 +290,7 @@ class Team:
         if self.closed or self.job.failure:
             raise ChannelClosed("the workers have ended")
         ranks = range(1, len(shards))
-        sent = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
+        sent = [self._writers[rank].write(tree.map_structure(host_view, shards[rank])) for rank in ranks]
         if self._copies_ahead:
             for rank, descriptor in zip(ranks, sent, strict=True):
                 self._channels[rank].send(messages.STAGE, descriptor)
@@ -331,6 +332,14 @@ class Team:
         self._num_steps += 1
         team_model.remember()
         return result
+
+    def short_results(self, team_model: TeamModel, kind: Kind, rows: Any) -> list[exact.ShortResults]:
+        """Weights and results for the same rows, of each device of this process."""
+        ranks = self._workers(team_model.size)
+        with self._translated(), self.job.work(first=True):
+            self._send_all(ranks, messages.RESULTS, (team_model.key, kind, map_arrays(host_view, rows)))
+            own = team_model.step.short_results(kind, rows)
+            return [own, *(self._channels[rank].receive().object() for rank in ranks)]
 
     def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
         """Seconds that the first `size` ranks take to sum a buffer; they must have trained together before."""
@@ -427,7 +436,8 @@ def _from_elsewhere(error: BaseException) -> bool:
     return isinstance(error, (ChannelClosed, TimeoutError, OSError, WorkerError)) or messages.about_connection(error)
 
 
-def _host_view(leaf: Any) -> Any:
+def host_view(leaf: Any) -> Any:
+    """An array of NumPy for a tensor or an array, on the same memory if possible."""
     if isinstance(leaf, torch.Tensor):
         # NumPy shares no memory with a bfloat16 tensor of PyTorch; Keras copies it.
         return keras.ops.convert_to_numpy(leaf) if leaf.dtype == torch.bfloat16 else leaf.detach().cpu().numpy()

@@ -104,6 +104,9 @@ class _Replicas:
             size, size_bytes = message.object()
             with self.worker.phase(workers.COMMUNICATING):
                 self.all_reduce.seconds(self.groups.link(size).group, size_bytes)
+        elif message.kind == self.messages.RESULTS:
+            key, kind, rows = message.object()
+            self.channel.send_object(message.kind, self.steps[key].short_results(kind, rows))
         elif message.kind == self.messages.RELATIONS:
             key, relations = message.object()
             self.steps[key].relations = relations

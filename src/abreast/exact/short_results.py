@@ -1,0 +1,151 @@
+"""Weights and results of a few rows in short: by these, replicas in processes of their own find out whether they are alike.
+
+A replica computes otherwise if its process has other Python or C state, or other weights. The rows are run as in the row check,
+without a trace. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from abreast.exact.calls import THE_STEP, FullRun, as_array
+from abreast.exact.dry_run import dry_run
+from abreast.exact.global_draws import drew
+from abreast.exact.install import install
+from abreast.exact.members import name_of
+from abreast.exact.own_step import overrides_step
+from abreast.exact.probe import Probe
+from abreast.exact.warn_once import warn_once
+
+_MOST_NUMBERS = 4096  # of a tensor that are looked at one by one
+_TOLERANCE, _TOLERANCE_OF_HALF = 1e-4, 2e-2  # of the size of a result
+_TOLERANCE_OF_WEIGHTS = 1e-6
+
+
+class Short(NamedTuple):
+    """A tensor in short: the sum of its absolute values, that of some of its numbers, and these with signs and weights."""
+
+    name: str
+    total: float
+    part: float
+    weighted: float
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class ShortResults:
+    """What a replica has and computes; `error`: the class of the error with which its run failed; `draws`: its own numbers."""
+
+    weights: list[Short]
+    results: list[Short]
+    draws: bool
+    error: str = ""
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of_json(text: str) -> ShortResults:
+        content = json.loads(text)
+        weights, results = ([Short(*each) for each in content[name]] for name in ("weights", "results"))
+        return ShortResults(weights, results, content["draws"], content["error"])
+
+
+def short_results(model: Any, kind: str, rows: Any, probe: Probe) -> ShortResults:
+    """The weights of a model, and its results for some rows, given to every replica alike, in a step of kind `kind`."""
+    install()
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.weights, *(optimizer.variables if optimizer is not None else [])]
+    values = ((variable.path, variable.value) for variable in variables)
+    weights = list(_in_short(values, _TOLERANCE_OF_WEIGHTS))
+    run, error = FullRun(model, [], {}), ""
+    with dry_run(model) as snapshot, probe.unchanged():
+        try:
+            run.run(_step(kind, model), rows)
+        except Exception as failure:
+            error = type(failure).__name__
+        draws = drew() or probe.drew() or snapshot.drew()
+    return ShortResults(
+        weights, list(_in_short(_results(run, kind, model), max(_TOLERANCE, probe.noise))), draws, error
+    )
+
+
+def announce_unlike(model: Any, found: list[ShortResults], names: Iterable[str]) -> None:
+    """Warn, once per model, if a replica has other weights than the first one, or computes otherwise from the same rows."""
+    for result, name in zip(found[1:], list(names)[1:], strict=True):
+        if what := _difference(found[0], result):
+            warn_once(
+                model,
+                "unlike replicas",
+                f"{name} no longer computes what the first device computes: {what}. Its process has state that abreast does not "
+                "see, such as a setting of a package or memory of C code, or code has written to weights unnoticed. Training "
+                "goes on, and its result is not that of one device",
+            )
+            return
+
+
+def _difference(first: ShortResults, other: ShortResults) -> str:
+    if first.error != other.error:
+        return f"its run of the same rows ended with {other.error or 'no error'}, and there with {first.error or 'no error'}"
+    for one, two in zip(first.weights, other.weights, strict=False):
+        if _are_unlike(one, two):
+            return f"{one.name} has other values"
+    if first.draws or other.draws:
+        return ""
+    for one, two in zip(first.results, other.results, strict=False):
+        if one.name != two.name or _are_unlike(one, two):
+            return f"{one.name} has another result from the same rows"
+    return "" if len(first.results) == len(other.results) else "it calls other layers"
+
+
+def _are_unlike(one: Short, other: Short) -> bool:
+    pairs = (
+        (one.total, other.total, one.total),
+        (one.part, other.part, one.part),
+        (one.weighted, other.weighted, one.part),
+    )
+    return not all(
+        np.isclose(a, b, rtol=0, atol=one.tolerance * abs(scale) + 1e-30, equal_nan=True) for a, b, scale in pairs
+    )
+
+
+def _step(kind: str, model: Any) -> Callable[[Any], Any]:
+    if overrides_step(model, kind):
+        return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
+    training = {"training": kind == "train"} if model._call_has_training_arg else {}
+
+    def step(data: Any) -> Any:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        y_pred = model(x, **training)
+        if kind == "predict":
+            return y_pred
+        return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=kind == "train")
+
+    return step
+
+
+def _results(run: FullRun, kind: str, model: Any) -> Iterable[tuple[str, Any]]:
+    """What a run has computed. A user's own step may return results of metrics, which differ between replicas."""
+    is_own = overrides_step(model, kind)
+    for place, tensor in run.tensors.items():
+        if place.side == "out" and not (is_own and place.number == THE_STEP):
+            yield "the loss" if place.number == THE_STEP else name_of(run.members[place.number]), tensor
+    for gradients in run.gradients:
+        yield from (("the gradient", ops.convert_to_tensor(each)) for each in gradients if each is not None)
+
+
+def _in_short(tensors: Iterable[tuple[str, Any]], tolerance: float) -> Iterable[Short]:
+    for name, tensor in tensors:
+        is_half = str(tensor.dtype).endswith("float16") and tolerance != _TOLERANCE_OF_WEIGHTS
+        flat = ops.reshape(ops.cast(ops.stop_gradient(tensor), "float32"), (-1,))
+        part = as_array(flat[:: 1 + int(flat.shape[0]) // _MOST_NUMBERS]).astype(np.float64)
+        weighted = float(part @ np.cos(np.arange(part.size)))
+        total = float(as_array(ops.sum(ops.abs(flat))))
+        yield Short(name, total, float(np.abs(part).sum()), weighted, _TOLERANCE_OF_HALF if is_half else tolerance)
