@@ -18,7 +18,7 @@ def test_a_device_that_computes_otherwise_is_named(workers: Workers, what: str, 
     if workers.backend != "torch":
         pytest.skip("the replicas of JAX and TensorFlow are in one process")
     warnings_given = workers.abreast.run(trained, what=what)
-    assert [f"no longer computes what the first device computes: {said}" in each for each in warnings_given] == (
+    assert [f"does not compute what the first device computes: {said}" in each for each in warnings_given] == (
         [True] if said else []
     ), warnings_given
 
@@ -58,4 +58,4 @@ def trained(what: str) -> list[str]:
             train(8)
     finally:
         h5py.get_config().track_order = False
-    return [str(each.message) for each in found if "no longer computes" in str(each.message)]
+    return [str(each.message) for each in found if "does not compute what" in str(each.message)]

@@ -84,7 +84,7 @@ def announce_unlike(model: Any, found: list[ShortResults], names: Iterable[str])
             warn_once(
                 model,
                 "unlike replicas",
-                f"{name} no longer computes what the first device computes: {what}. Its process has state that abreast does not "
+                f"{name} does not compute what the first device computes: {what}. Its process has state that abreast does not "
                 "see, such as a setting of a package or memory of C code, or code has written to weights unnoticed. Training "
                 "goes on, and its result is not that of one device",
             )

@@ -2,7 +2,7 @@
 
 BACKENDS = ("torch",)
 # The workers keep their own setting. After 64 steps, all devices compare what they compute from the same rows.
-EXPECTED = {"torch": "announced: no longer computes what the first device computes: Scaled has another result"}
+EXPECTED = {"torch": "announced: does not compute what the first device computes: Scaled has another result"}
 
 import h5py
 import keras
