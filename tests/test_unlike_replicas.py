@@ -25,7 +25,7 @@ def test_a_device_that_computes_otherwise_is_named(workers: Workers, what: str, 
 
 def trained(what: str) -> list[str]:
     """In a worker: train, change what abreast does not see in this process, train on; the warnings."""
-    import h5py
+    import h5py  # type: ignore[import-untyped]
     import keras
     import numpy as np
 

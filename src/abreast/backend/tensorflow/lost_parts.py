@@ -8,10 +8,10 @@ earlier trace does not.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 
@@ -34,6 +34,7 @@ class _Trace(NamedTuple):
 
 # By function: the traces that a build of ours stands for.
 _built: WeakKeyDictionary[Any, list[_Trace]] = WeakKeyDictionary()
+_run_eagerly: WeakSet[Any] = WeakSet()  # functions that a step has run eagerly, and that were compared then
 
 
 @contextmanager
@@ -42,20 +43,46 @@ def noting(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     running = exact.current()
     is_build = graph is not None and not exact.is_inside() and _depth(graph) > 1  # the outermost one is abreast's own
-    is_step = graph is not None and running is not None and running.link.index == 0
+    is_step = running is not None and running.link.index == 0 and (graph is not None or function not in _run_eagerly)
     known = _kept(function, args, kwargs) if is_step else None
     if not is_build and known is None:
         yield
         return
-    assert graph is not None
-    before, losses = len(graph.get_operations()), _losses(running)
-    yield
-    arguments = _arguments(function, args, kwargs, **({"training": _ANY} if is_build else {}))
-    trace = _Trace(arguments, *_variables_in(graph, graph.get_operations()[before:]))
+    losses = _losses(running)
+    with _watched_eagerly(running.model) if graph is None and running is not None else _watched(graph) as (reads, sets):
+        yield
     if known is None:
-        _built.setdefault(function, []).append(trace)
-    elif running is not None and (lost := list(_lost(known, trace, running.model, _losses(running) > losses))):
-        _announce(running.model, function, lost)
+        _built.setdefault(function, []).append(_Trace(_arguments(function, args, kwargs, training=_ANY), reads, sets))
+    elif running is not None:
+        if graph is None:
+            _run_eagerly.add(function)
+        if lost := list(_lost(known, reads, sets, running.model, _losses(running) > losses)):
+            _announce(running.model, function, lost)
+
+
+@contextmanager
+def _watched(graph: Any) -> Iterator[tuple[set[int], set[int]]]:
+    """Identities of the handles of the variables that operations made inside read, and of those that they set."""
+    before = len(graph.get_operations())
+    reads: set[int] = set()
+    sets: set[int] = set()
+    yield reads, sets
+    for each in graph.get_operations()[before:]:
+        if each.type == _READS or each.type.startswith(_ASSIGNS):
+            (reads if each.type == _READS else sets).add(id(_outermost(each.inputs[0], graph)))
+
+
+@contextmanager
+def _watched_eagerly(model: Any) -> Iterator[tuple[set[int], set[int]]]:
+    """The same for code that runs at once: it finds reads of weights that train, and changes of other variables."""
+    reads: set[int] = set()
+    sets: set[int] = set()
+    others = [variable._value for variable in model.non_trainable_variables]
+    before = [value.numpy() for value in others]
+    with tf.GradientTape() as tape:
+        yield reads, sets
+    reads.update(id(each.handle) for each in tape.watched_variables())
+    sets.update(id(each.handle) for each, old in zip(others, before, strict=True) if (each.numpy() != old).any())
 
 
 def _depth(graph: Any) -> int:
@@ -67,16 +94,6 @@ def _depth(graph: Any) -> int:
 
 def _losses(running: exact.Replica | None) -> int:
     return 0 if running is None else sum(map(len, running.added_losses.values()))
-
-
-def _variables_in(graph: Any, operations: Iterable[Any]) -> tuple[set[int], set[int]]:
-    """The identities of the handles of the variables that some operations read, and of those that they set."""
-    reads: set[int] = set()
-    sets: set[int] = set()
-    for each in operations:
-        if each.type == _READS or each.type.startswith(_ASSIGNS):
-            (reads if each.type == _READS else sets).add(id(_outermost(each.inputs[0], graph)))
-    return reads, sets
 
 
 def _outermost(tensor: Any, graph: Any) -> Any:
@@ -122,11 +139,11 @@ def _accepts_one(known: Any, new: Any) -> bool:
     )
 
 
-def _lost(known: _Trace, trace: _Trace, model: Any, adds_losses: bool) -> Iterator[str]:
+def _lost(known: _Trace, reads: set[int], sets: set[int], model: Any, adds_losses: bool) -> Iterator[str]:
     own = {id(variable._value.handle) for variable in model.variables}  # other replicas may have had turns meanwhile
-    if own & trace.reads - known.reads:
+    if own & reads - known.reads:
         yield "weights that it made there do not train"
-    if own & trace.sets - known.sets:
+    if own & sets - known.sets:
         yield "the state that it sets stays"
     if adds_losses:
         yield "the losses that it adds do not count"
