@@ -14,7 +14,7 @@ from abreast.backend.registry import SEE_ALL_ROWS
 from abreast.checking.compare import Difference
 from abreast.checking.process import SideRun
 
-CONTRACT = "docs/concepts/contract.md"
+_DIFFERENCES, _OWN_CODE = "docs/reference/differences.md", "docs/concepts/own-code.md"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _refusal(evidence: Evidence) -> Reason | None:
     if evidence.difference.kind != "failure" or error is None or not error["refused"]:
         return None
     message, _, hint = error["message"].partition("\nhint: ")
-    return Reason("refused", f"abreast refuses it: {message}", hint or f"see {CONTRACT}")
+    return Reason("refused", f"abreast refuses it: {message}", hint or f"see {_DIFFERENCES}")
 
 
 def _failure(evidence: Evidence) -> Reason | None:
@@ -254,7 +254,7 @@ def _own_step(evidence: Evidence) -> Reason | None:
     return Reason(
         "own step",
         f"{_some(methods)} of your own: the gradients and results of replicas are averaged, weighted by their rows",
-        f"its loss must be a mean over rows; see {CONTRACT}",
+        f"its loss must be a mean over rows; see {_OWN_CODE}",
         announced=bool(evidence.placed.facts.get("announced")),
     )
 
