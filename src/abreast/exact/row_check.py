@@ -34,26 +34,22 @@ from abreast.units import counted
 class _Checked:
     """The findings of the last check, and the kinds of numbers in the batches whose rows the checks looked at.
 
-    `own_step`: whether the step is the user's own. `compiled`: the model's arguments of `compile` as of the last check. `steps`:
-    those since the first check. The last check was after `last_look` of them, and the next one is after `next_look`. `changes`:
-    those of the model's Python state since the first check.
+    `compiled`: the model's arguments of `compile` as of the last check. `steps`: those since the first check. The last check was
+    after `last_look` of them, and the next one is after `next_look`. `changes`: those of the model's Python state since the first
+    check.
     `functions`: for each kind, the step function that used the findings last.
     """
 
-    own_step: bool
     found: Relations = field(default_factory=Relations)
     compiled: weakref.ref[Any] | None = None
     marks: set[Any] = field(default_factory=set)
     steps: int = 0
     last_look: int = 0
-    next_look: int = 0
+    next_look: int = 4
     changes: int = 0
     is_stale: bool = True  # as before the first check
     had_equal_rows: bool = False  # whether the inputs showed no relation, because all rows of the batch were equal
     functions: dict[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.next_look = 4 if self.own_step else 64
 
     @property
     def is_old(self) -> bool:
@@ -71,7 +67,7 @@ class _Checked:
 
     def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
         if self.steps >= self.next_look:
-            self.next_look *= 4 if self.own_step else 2  # a check of an own step computes gradients, which takes longer
+            self.next_look *= 4
         self.found, self.compiled, self.is_stale, self.last_look = found, compiled, False, self.steps
         self.had_equal_rows = has_equal_rows
         self.marks |= marks
@@ -116,10 +112,10 @@ class Batch(Protocol):
 class RowCheck:
     """The check for the steps of one kind; it runs at the first batch that has at least two rows, if it is `wanted`.
 
-    It runs again after 64, 128, 256, ... steps, because code may decide by numbers that the first rows and weights do not lead
-    to. A user's own step is checked again after 4, 16, 64, ... steps, and at a batch with a kind of number that no batch had, by
-    which the step may mask its rows. Any step is checked again after `compile` and `make_train_function(force=True)`, because the
-    user's code may have changed before; after changes that the backend reports; and at the first batch whose rows differ.
+    It runs again after 4, 16, 64, ... steps, because code may decide by numbers that the first rows and weights do not lead to;
+    after `compile` and `make_train_function(force=True)`, because the user's code may have changed before; after changes that the
+    backend reports; and at the first batch whose rows differ. A user's own step is also checked again at a batch with a kind of
+    number that no batch had, by which the step may mask its rows.
     """
 
     def __init__(self, kind: str, model: Any, wanted: bool) -> None:
@@ -167,7 +163,7 @@ class RowCheck:
         # Otherwise `evaluate` and `predict` run the same code.
         is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
         key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
-        known = checked.setdefault(key, _Checked(own))
+        known = checked.setdefault(key, _Checked())
         known.used_by(self._kind, self._function)
         compiled = _compile_arguments(self._model)
         shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
