@@ -52,8 +52,13 @@ class _Checked:
     functions: dict[str, object] = field(default_factory=dict)
 
     @property
+    def is_due(self) -> bool:
+        """Whether so many steps were made since the first check that another one is due."""
+        return self.steps >= self.next_look
+
+    @property
     def is_old(self) -> bool:
-        return self.is_stale or self.steps >= self.next_look
+        return self.is_stale or self.is_due
 
     def changed(self) -> None:
         """Count a change. After the first ones, changes are probably numbers that a callback sets at every step."""
@@ -66,7 +71,7 @@ class _Checked:
         self.functions[kind] = function
 
     def renew(self, found: Relations, compiled: weakref.ref[Any] | None, marks: set[Any], has_equal_rows: bool) -> None:
-        if self.steps >= self.next_look:
+        if self.is_due:
             self.next_look *= 4
         self.found, self.compiled, self.is_stale, self.last_look = found, compiled, False, self.steps
         self.had_equal_rows = has_equal_rows
@@ -174,7 +179,8 @@ class RowCheck:
                 if not (found.open or found.of_one_part):
                     break
             all_found = _found.setdefault(self._model, Relations())
-            if known.compiled == compiled and not known.is_stale and not found.is_part_of(all_found):
+            is_by_steps = known.is_due and not known.is_stale and known.compiled == compiled
+            if is_by_steps and not found.is_part_of(all_found):
                 _say_late(self._model, known)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
