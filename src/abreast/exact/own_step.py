@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,6 +24,11 @@ def is_users(model: Any, name: str) -> bool:
         kind for kind in type(model).__mro__ if kind.__module__ == module and issubclass(kind, keras.Model)
     )
     return not module.startswith(KERAS) or any(of_kerass_model)
+
+
+def call_in_step(kind: str, model: Any) -> Callable[[Any], Any]:
+    """The call of a model in Keras's step of a kind."""
+    return functools.partial(model, training=kind == "train") if model._call_has_training_arg else model
 
 
 def compiled_losses(model: Any) -> list[Any]:

@@ -13,6 +13,8 @@ from typing import Any
 from abreast.exact.rows import RowAxis
 
 RowAxes = tuple[RowAxis | None, ...]
+# The findings that say what is computed from which rows.
+_OF_STEPS = ("gathered", "gathered_of_few", "few_rows", "sums", "assigned", "given", "logs", "outputs", "left_in_calls")
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,13 @@ class Relations:
 
     def is_part_of(self, other: Relations) -> bool:
         """Whether steps by the findings of `other` already compute what these findings ask for."""
-        return (
-            self.gathered.keys() <= other.gathered.keys()
-            and self.sums <= other.sums
-            and self.assigned <= other.assigned
-        )
+        new = replace(other)
+        new.add(self)
+        return all(getattr(new, name) == getattr(other, name) for name in _OF_STEPS)
+
+    def with_steps_of(self, other: Relations) -> Relations:
+        """These findings, with steps as by those of `other`."""
+        return replace(self, **{name: getattr(other, name) for name in (*_OF_STEPS, "refused", "reasons")})
 
     def has_few(self, counts: Sequence[int]) -> bool:
         """Whether a device has so few of these numbers of rows that members compute otherwise."""
@@ -136,9 +140,11 @@ class Relations:
         self.gathered_of_few = {**other.gathered_of_few, **self.gathered_of_few}
         self.few_rows = max(self.few_rows, other.few_rows)
         self.unlike_few = self.unlike_few or other.unlike_few
-        self.sums |= other.sums
-        self.assigned |= other.assigned
-        self.given = {**other.given, **self.given}
+        self.sums = self.sums | other.sums
+        self.assigned = self.assigned | other.assigned
+        # The later check counts, unless a number is 0 in its rows, which do not show what it is.
+        first, last = (other, self) if other.open else (self, other)
+        self.given, self.logs = {**first.given, **last.given}, {**first.logs, **last.logs}
         self.reasons = {**other.reasons, **self.reasons}
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means
@@ -151,10 +157,9 @@ class Relations:
         self.apart = self.apart or other.apart
         self.left_in_calls = {**other.left_in_calls, **self.left_in_calls}
         self.outputs = {**other.outputs, **self.outputs}
-        self.logs = {**other.logs, **self.logs}
         self.makes_metrics |= other.makes_metrics
         self.writes_rows |= other.writes_rows
         self.reads_values |= other.reads_values
         self.depends_on_values |= other.depends_on_values
-        self.settled |= other.settled
-        self.added |= other.added
+        self.settled = self.settled | other.settled
+        self.added = self.added | other.added

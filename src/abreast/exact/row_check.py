@@ -19,7 +19,7 @@ from abreast.errors import ModelError
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random
 from abreast.exact.members import has_metrics_of_calls, members, name_of
-from abreast.exact.own_step import is_users, overrides_step
+from abreast.exact.own_step import call_in_step, is_users, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relation_search import parts_to_look_at, relations
 from abreast.exact.relations import Relations
@@ -123,8 +123,9 @@ class RowCheck:
     number that no batch had, by which the step may mask its rows.
     """
 
-    def __init__(self, kind: str, model: Any, wanted: bool) -> None:
-        self._kind, self._model = kind, model
+    def __init__(self, kind: str, model: Any, wanted: bool, is_traced: bool = False) -> None:
+        """`is_traced`: whether the step is a graph, which does not see later changes of the Python that made it."""
+        self._kind, self._model, self._is_traced = kind, model, is_traced
         self._wanted = wanted
         self._is_watching = wanted and overrides_step(model, kind)
         self._marks: set[Any] = set()
@@ -179,9 +180,11 @@ class RowCheck:
                 if not (found.open or found.of_one_part):
                     break
             all_found = _found.setdefault(self._model, Relations())
-            is_by_steps = known.is_due and not known.is_stale and known.compiled == compiled
+            is_by_steps = not (known.is_stale or known.compiled != compiled or shows_more)
             if is_by_steps and not found.is_part_of(all_found):
-                _say_late(self._model, known)
+                _say_late(self._model, known, found, all_found, self._is_traced)
+                if self._is_traced:  # to trace the step again would change what it computes, unlike plain Keras's
+                    found = found.with_steps_of(all_found)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
         self._last = known
@@ -237,12 +240,11 @@ def _fixed_rows(model: Any) -> int | None:
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
     if overrides_step(model, kind):
         return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
-    training = {"training": kind == "train"} if model._call_has_training_arg else {}
-    computes_metrics = _computes_metrics(kind, model)
+    call, computes_metrics = call_in_step(kind, model), _computes_metrics(kind, model)
 
     def forward(data: Any) -> Any:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        y_pred = model(x, **training)
+        y_pred = call(x)
         return model.compute_metrics(x, y, y_pred, weight) if computes_metrics else y_pred
 
     return forward
@@ -273,13 +275,25 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
         )
 
 
-def _say_late(model: Any, known: _Checked) -> None:
+def _say_late(model: Any, known: _Checked, found: Relations, earlier: Relations, is_traced: bool) -> None:
+    everyone = members(model)
+    new = (found.gathered.keys() | found.sums) - (earlier.gathered.keys() | earlier.sums)
+    names = "; ".join(
+        f"{name_of(everyone[number])}" + (f" ({found.reasons[number]})" if number in found.reasons else "")
+        for number in sorted(new)
+        if number >= 0
+    )
+    what = (
+        "Each device goes on to compute from its own rows, which is not what one device computes, unless only Python code has "
+        "changed: a traced step does not see that"
+        if is_traced
+        else "In the steps between, each device may have computed from its own rows, which is not what one device computes"
+    )
     warn_once(
         model,
         f"late {known.steps}",
-        f"a relation between rows was found after {known.steps} steps (see the other warning), and not after {known.last_look}. "
-        "It may have begun in the steps between: in them, each device computed from its own rows, which is not what one device "
-        "computes",
+        f"after {counted(known.steps, 'step')}, the rows of a batch are related to one another by {names or 'the step'}, and "
+        f"they were not after {known.last_look}. {what}",
     )
 
 

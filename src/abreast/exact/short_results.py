@@ -7,7 +7,8 @@ without a trace. Imports no framework.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from abreast.exact.dry_run import dry_run
 from abreast.exact.global_draws import drew
 from abreast.exact.install import install
 from abreast.exact.members import name_of
-from abreast.exact.own_step import overrides_step
+from abreast.exact.own_step import call_in_step, overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.warn_once import warn_once
 
@@ -30,12 +31,16 @@ _TOLERANCE_OF_WEIGHTS = 1e-6
 
 
 class Short(NamedTuple):
-    """A tensor in short: the sum of its absolute values, that of some of its numbers, and these with signs and weights."""
+    """A tensor in short: the sum of its absolute values; for some of its numbers, that sum and one with signs and factors.
+
+    `infinite`: how many of these are infinite or NaN, and left out of their sums.
+    """
 
     name: str
     total: float
     part: float
     weighted: float
+    infinite: int
     tolerance: float
 
 
@@ -59,12 +64,14 @@ class ShortResults:
 
 
 def short_results(model: Any, kind: str, rows: Any, probe: Probe) -> ShortResults:
-    """The weights of a model, and its results for some rows, given to every replica alike, in a step of kind `kind`."""
+    """The weights of a model, and its results for some rows, given to every replica alike, in a step of kind `kind`.
+
+    The rows may be written to.
+    """
     install()
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.weights, *(optimizer.variables if optimizer is not None else [])]
-    values = ((variable.path, variable.value) for variable in variables)
-    weights = list(_in_short(values, _TOLERANCE_OF_WEIGHTS))
+    weights = _in_short(((variable.path, variable.value) for variable in variables), _TOLERANCE_OF_WEIGHTS)
     run, error = FullRun(model, [], {}), ""
     with dry_run(model) as snapshot, probe.unchanged():
         try:
@@ -72,22 +79,27 @@ def short_results(model: Any, kind: str, rows: Any, probe: Probe) -> ShortResult
         except Exception as failure:
             error = type(failure).__name__
         draws = drew() or probe.drew() or snapshot.drew()
-    return ShortResults(
-        weights, list(_in_short(_results(run, kind, model), max(_TOLERANCE, probe.noise))), draws, error
-    )
+    return ShortResults(weights, _in_short(_results(run, kind, model), max(_TOLERANCE, probe.noise)), draws, error)
 
 
-def announce_unlike(model: Any, found: list[ShortResults], names: Iterable[str]) -> None:
-    """Warn, once per model, if a replica has other weights than the first one, or computes otherwise from the same rows."""
-    for result, name in zip(found[1:], list(names)[1:], strict=True):
-        if what := _difference(found[0], result):
-            warn_once(
-                model,
-                "unlike replicas",
-                f"{name} does not compute what the first device computes: {what}. Its process has state that abreast does not "
-                "see, such as a setting of a package or memory of C code, or code has written to weights unnoticed. Training "
-                "goes on, and its result is not that of one device",
-            )
+def announce_unlike(
+    model: Any, found: Sequence[ShortResults], names: Sequence[str], again: Callable[[], ShortResults]
+) -> None:
+    """Warn, once per model, if a replica has other weights than the first one, or computes otherwise from the same rows.
+
+    `again` computes the results of the first replica once more: code that draws fresh numbers differs from itself.
+    """
+    first, *others = found
+    for result, name in zip(others, names[1:], strict=True):
+        if what := _difference(first, result):
+            if not _difference(first, again()):
+                warn_once(
+                    model,
+                    "unlike replicas",
+                    f"{name} does not compute what the first device computes: {what}. Its process has state that abreast does "
+                    "not see, such as a setting of a package or memory of C code, or code has written to weights unnoticed. "
+                    "Training goes on, and its result is not that of one device",
+                )
             return
 
 
@@ -106,20 +118,18 @@ def _difference(first: ShortResults, other: ShortResults) -> str:
 
 
 def _are_unlike(one: Short, other: Short) -> bool:
-    if not np.isfinite([one.part, other.part]).all():  # sums of infinite numbers show nothing more
-        return bool(np.isfinite(one.part) != np.isfinite(other.part))
     pairs = zip(one[1:4], other[1:4], (one.total, one.part, one.part), strict=True)
-    return any(abs(a - b) > one.tolerance * size + 1e-30 for a, b, size in pairs)
+    return one.infinite != other.infinite or any(abs(a - b) > one.tolerance * size + 1e-30 for a, b, size in pairs)
 
 
 def _step(kind: str, model: Any) -> Callable[[Any], Any]:
     if overrides_step(model, kind):
         return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
-    training = {"training": kind == "train"} if model._call_has_training_arg else {}
+    call = call_in_step(kind, model)
 
     def step(data: Any) -> Any:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        y_pred = model(x, **training)
+        y_pred = call(x)
         if kind == "predict":
             return y_pred
         return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=kind == "train")
@@ -137,11 +147,22 @@ def _results(run: FullRun, kind: str, model: Any) -> Iterable[tuple[str, Any]]:
         yield from (("the gradient", ops.convert_to_tensor(each)) for each in gradients if each is not None)
 
 
-def _in_short(tensors: Iterable[tuple[str, Any]], tolerance: float) -> Iterable[Short]:
+def _in_short(tensors: Iterable[tuple[str, Any]], tolerance: float) -> list[Short]:
+    found = []
     for name, tensor in tensors:
         is_half = str(tensor.dtype).endswith("float16") and tolerance != _TOLERANCE_OF_WEIGHTS
-        flat = ops.reshape(ops.cast(ops.stop_gradient(tensor), "float32"), (-1,))
-        part = as_array(flat[:: 1 + int(flat.shape[0]) // _MOST_NUMBERS]).astype(np.float64)
-        weighted = float(part @ np.cos(np.arange(part.size)))
-        total = float(as_array(ops.sum(ops.abs(flat))))
-        yield Short(name, total, float(np.abs(part).sum()), weighted, _TOLERANCE_OF_HALF if is_half else tolerance)
+        with suppress(Exception):  # a sparse tensor, for example
+            found.append(_short(name, tensor, _TOLERANCE_OF_HALF if is_half else tolerance))
+    return found
+
+
+def _short(name: str, tensor: Any, tolerance: float) -> Short:
+    if "complex" in str(tensor.dtype):
+        tensor = ops.stack([ops.real(tensor), ops.imag(tensor)])
+    flat = ops.reshape(ops.cast(ops.stop_gradient(tensor), "float32"), (-1,))
+    part = as_array(flat[:: 1 + int(flat.shape[0]) // _MOST_NUMBERS]).astype(np.float64)
+    is_finite = np.isfinite(part)
+    finite = np.where(is_finite, part, 0.0)
+    total = float(as_array(ops.sum(ops.abs(flat))))
+    weighted = float(finite @ np.cos(np.arange(finite.size)))
+    return Short(name, total, float(np.abs(finite).sum()), weighted, int((~is_finite).sum()), tolerance)

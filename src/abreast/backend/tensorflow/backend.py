@@ -203,7 +203,8 @@ class TensorFlowBackend:
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         self._announce(model, placement)
         programs: list[Program] = []
-        check = exact.RowCheck(kind, model, placement.check_rows and placement.num_devices > 1)
+        wanted = placement.check_rows and placement.num_devices > 1
+        check = exact.RowCheck(kind, model, wanted, is_traced=not model.run_eagerly)
         stage = self.stage(placement)
         relations = exact.related_rows if self._launched is None else self._launched.related_rows
 

@@ -26,16 +26,17 @@ from abreast.staging import Stage
 class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
-    `checked`: the batch was checked for layers that relate its rows; then `rows` are a few rows by which the ranks compare what
-    they compute. `by_hand`: it is the only step of its call (`train_on_batch`). `changed` is called if the user's code has
-    changed the model's Python state. `meanwhile` may be called once, where the step waits for other ranks.
+    `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
+    (`train_on_batch`). `changed` is called if the user's code has changed the model's Python state. `rows` then returns a few
+    rows by which the ranks compare what they compute, if the batch was checked before or after that change. `meanwhile` may be
+    called once, where the step waits for other ranks.
     """
 
     look: bool
     checked: bool
-    rows: Any
     by_hand: bool
     changed: Callable[[], None]
+    rows: Callable[[], Any]
     meanwhile: Callable[[], None] | None
 
 
@@ -79,6 +80,7 @@ class JointSteps:
         self._counts = counts
         self._stage, self._ranks = stage, ranks
         self._check = exact.RowCheck(kind, model, placement.check_rows)
+        self._compares = False  # whether the ranks compare what they compute before the next step
 
     def run(self, batches: Iterator[Any]) -> Any:
         """See `StepFunction.run`."""
@@ -110,16 +112,17 @@ class JointSteps:
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
             meanwhile = None if handed is None else handed.read_early
-            rows = (
-                taken.host.telling_rows(min(_ROWS, taken.staged.counts[0]))
-                if checked and not self._check.is_due
-                else None
-            )
-            moment = Moment(look, checked, rows, handed is None, partial(self._check_again, taken), meanwhile)
+            changed, rows = partial(self._check_again, taken), partial(self._compared_rows, taken)
+            moment = Moment(look, checked, handed is None, changed, rows, meanwhile)
             return self._ranks.prepared(self._kind, self._model, self._placement, taken, moment)
         except BaseException:
             self._stage.discard(taken.staged)
             raise
+
+    def _compared_rows(self, taken: Taken[StagedBatch]) -> Any:
+        """The rows by which the ranks compare what they compute; None if this batch was not checked."""
+        is_wanted, self._compares = self._compares, False
+        return taken.host.telling_rows(min(_ROWS, taken.staged.counts[0])) if is_wanted else None
 
     def _check_again(self, taken: Taken[StagedBatch]) -> None:
         self._check.model_changed()
@@ -136,6 +139,7 @@ class JointSteps:
 
         # All processes know this number: rank 0 has at least that many rows, and its findings are used.
         self._check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+        self._compares = not self._check.is_due  # else the batch has too few rows
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:

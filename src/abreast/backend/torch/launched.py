@@ -218,6 +218,8 @@ class Launched(LaunchedProcess):
             if team_model is not known:
                 self.job.exchange("has the model anew", b"")
             team.relate(team_model, self.related_rows(model))
+            if (rows := moment.rows()) is not None:
+                self._compare(kind, team, team_model, rows)
             if staged.sent is None or staged.team is not team:
                 staged.sent, staged.team = team.send_shards_now(self._cut(taken.host, placement)[0]), team
         return partial(self._run, kind, team, team_model, staged, moment)
@@ -250,9 +252,6 @@ class Launched(LaunchedProcess):
             result = team.run(known, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
         if before:
             known.left_by_steps |= fingerprint.changed(before, fingerprint.settings(known.step.model))
-        if moment.rows is not None:
-            with self._explained():
-                self._compare(kind, team, known, moment.rows)
         return result
 
     def _compare(self, kind: Kind, team: Team, known: TeamModel, own_rows: Any) -> None:
@@ -266,7 +265,8 @@ class Launched(LaunchedProcess):
         of_all = [json.loads(each) for each in self.job.exchange("compares what devices compute", own.encode())]
         if self.rank == 0:
             found = [exact.ShortResults.of_json(text) for each in of_all for text in each]
-            exact.announce_unlike(known.step.model, found, self.names)
+            again = partial(known.step.short_results, kind, rows)
+            exact.announce_unlike(known.step.model, found, self.names, again)
 
     @contextmanager
     def _own_draws(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from abreast.backend.torch.seeds import Generators, drawn_on_cpu, go_on_with, to
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import Team
-from abreast.backend.torch.team_model import TeamModel, forget, team_model_of
+from abreast.backend.torch.team_model import forget, team_model_of
 from abreast.feed import HostBatch, Taken
 from abreast.limits import hang_seconds
 from abreast.shares import shares_of
@@ -71,12 +71,13 @@ class Leader:
         team.relate(team_model, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
-        run = partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
-        return (
-            run
-            if moment.rows is None
-            else partial(_run_and_compare, run, team, team_model, kind, moment.rows, placement)
-        )
+        if (rows := moment.rows()) is not None:
+            found, again = (
+                team.short_results(team_model, kind, rows),
+                partial(team_model.step.short_results, kind, rows),
+            )
+            exact.announce_unlike(model, found, placement.devices, again)
+        return partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)
 
     def accept_state(self, model: Any) -> None:
         if self.team is not None:
@@ -142,12 +143,3 @@ class Leader:
 
     def _is_used_by_another_thread(self) -> bool:
         return self.team is not None and not self.team.closed and self.step_lock.is_of_another_thread
-
-
-def _run_and_compare(
-    run: Callable[[], Any], team: Team, team_model: TeamModel, kind: Kind, rows: Any, placement: Placement
-) -> Any:
-    """Run a step; then compare what the ranks compute from the same rows."""
-    result = run()
-    exact.announce_unlike(team_model.step.model, team.short_results(team_model, kind, rows), placement.devices)
-    return result

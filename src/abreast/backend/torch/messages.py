@@ -29,8 +29,8 @@ RELATIONS = 14  # a pickled `(key, relations)`: the layers that work on the rows
 SETTINGS = 15  # the pickled result of `settings.read` on rank 0
 SEED = 16  # the pickled number that the user seeded with
 GENERATORS = 17  # a pickled `seeds.Generators` to continue with; if it is None, the worker answers with its own
-RESULTS = 19  # a pickled `(key, kind of step, rows)`; the worker answers with its `exact.ShortResults`
 CLASSES = 18  # the pickled result of `imported_classes.attributes`; the worker answers with that of `take_over`
+RESULTS = 19  # a pickled `(key, kind of step, rows)`; the worker answers with its `exact.ShortResults`
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q??i")

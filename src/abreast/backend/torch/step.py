@@ -125,7 +125,7 @@ class ReplicaStep:
     def short_results(self, kind: str, rows: Any) -> exact.ShortResults:
         """This rank's weights and results for `rows`, which all ranks get alike, to compare them."""
         probe = TorchProbe(self.model, here().startswith("gpu"), kind == "train" and exact.overrides_step(self.model))
-        return exact.short_results(self.model, kind, begin_copy(rows, here()).ready(), probe)
+        return exact.short_results(self.model, kind, _copied(begin_copy(rows, here()).ready()), probe)
 
     def collect_gradients(self) -> None:
         """Sum the gradients that the ranks keep between accumulation steps, and move them to Keras's accumulators."""

@@ -2,8 +2,8 @@
 
 # Found at the 64th step: the 13 steps before it work on the rows of each device.
 EXPECTED = {
-    "tensorflow": "announced: was found after 64 steps",
-    "torch": "announced: was found after 64 steps",
+    "tensorflow": "announced: after 64 steps, the rows of a batch are related to one another by Centred",
+    "torch": "announced: after 64 steps, the rows of a batch are related to one another by Centred",
 }
 
 import keras
