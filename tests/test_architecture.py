@@ -55,6 +55,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "exact feed hosts workers",
         """
         after_import
+        apart_from_sources
         arrays
         asked_to_end
         cpu

@@ -209,6 +209,37 @@ def test_a_process_of_a_launcher_that_computes_otherwise_is_named_by_rank_0() ->
     assert not [each for each in second if "does not compute what" in each]
 
 
+_BUFFERS = (
+    HEAD
+    + """
+import torch
+class Last(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+        self.register_buffer("last", torch.zeros((), dtype=torch.int64))
+    def forward(self, x):
+        if self.training:
+            self.last.copy_((x.detach()[:, 0] * 1000).max().long())
+        return self.norm(self.linear(x))
+class Looks(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+with scope:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.TorchModuleWrapper(Last(), output_shape=(None, 4))])
+    model.compile("sgd", "mse")
+history = model.fit(x, x, batch_size=9, epochs=2, verbose=0, callbacks=[Looks()])
+print(json.dumps(history.history["loss"]))
+"""
+)
+
+
+@pytest.mark.in_turn
+def test_a_later_check_of_rows_does_not_count_as_writing_to_buffers() -> None:
+    first, second = [result(process) for process in start_all(_BUFFERS, 2, backend="torch")]
+    assert first == second
+
+
 @pytest.mark.in_turn
 def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
     first, second = start_all(APART, 2, backend="torch")

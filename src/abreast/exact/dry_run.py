@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from abreast import apart_from_sources
 from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.generators import GeneratorState, is_generator
@@ -68,14 +69,15 @@ def is_dry_run() -> bool:
 def dry_run(model: Any) -> Iterator[Snapshot]:
     """Inside, runs of the model leave no trace; at the end, the Python objects that it holds are restored."""
     _install()
-    snapshot = Snapshot(model)
-    _thread.is_dry_run = True
-    try:
-        with global_draws.redirected():
-            yield snapshot
-    finally:
-        _thread.is_dry_run = False
-        snapshot.put_back()
+    with apart_from_sources.dry_run():
+        snapshot = Snapshot(model)
+        _thread.is_dry_run = True
+        try:
+            with global_draws.redirected():
+                yield snapshot
+        finally:
+            _thread.is_dry_run = False
+            snapshot.put_back()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any, Generic, cast
 
-from abreast import spans, users_line
+from abreast import apart_from_sources, spans, users_line
 from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
@@ -194,7 +194,7 @@ class BatchPipeline(Generic[Staged]):
 
     def wait(self, why: str) -> None:
         """Called in the reader's thread: wait until the step of the batch that is being read asks for it."""
-        with self._turns:
+        with apart_from_sources.waiting(), self._turns:
             self._turns.wait_for(lambda: self._closed or self._wanted >= self._num_read)
         self._habits.read_between(why)
 
@@ -235,7 +235,7 @@ class BatchPipeline(Generic[Staged]):
         learns = not habits.known and self._num_read > 0
         before = self._stage.drawn() if learns else None
         habits.before_read(is_first_step=self._num_read == 1)
-        with taking(self):
+        with apart_from_sources.reading(), taking(self):
             data = next(self._batches)
         habits.after_read()
         if not habits.known or habits.watched:

@@ -81,10 +81,10 @@ class Reach:
             self._note("content", value, name, lambda: _brief(value))
             if len(value) <= _MOST_ITEMS:
                 self._follow(name, *(value.values() if isinstance(value, dict) else value))
-        elif is_generator(value) or is_array(value):
-            self._note("content", value, name, lambda: _brief(value))
         elif id(value) in self._roots or (is_object(value) and not isinstance(value, _APART)):
             self._open_object(name, value)
+        elif is_generator(value) or is_array(value):
+            self._note("content", value, name, lambda: _brief(value))
 
     def _open_object(self, name: str, value: Any) -> None:
         self._note("content", value, name, lambda: [(key, _brief(each)) for key, each in _attributes(value)])

@@ -6,7 +6,7 @@ normalization fills from the rows of all ranks are equal without an average.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,9 +87,10 @@ class Buffers:
 
     # Changes from outside a step.
 
-    def mark(self) -> None:
-        """Record that all ranks have the buffers' present values."""
-        self._marks = [(tensor, tensor._version) for tensor in self.tensors()]
+    def mark(self, besides: Collection[int] = ()) -> None:
+        """Record that all ranks have the present values of the buffers, except those with the indices `besides`."""
+        marks = [(tensor, tensor._version) for tensor in self.tensors()]
+        self._marks = [self._marks[i] if i in besides else mark for i, mark in enumerate(marks)]
 
     def changed(self) -> list[int]:
         """Indices of the buffers that were changed or replaced since `mark`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
+from abreast.backend.torch.team_model import team_model_of
 from abreast.feed import Handed, HostBatch, Taken, take
 from abreast.staging import Stage
 
@@ -138,7 +140,9 @@ class JointSteps:
             return begin_copy(batch.telling_rows(count), here()).ready()
 
         # All processes know this number: rank 0 has at least that many rows, and its findings are used.
-        self._check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+        known = team_model_of(self._model)
+        with nullcontext() if known is None else known.restoring():
+            self._check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
         self._compares = not self._check.is_due  # else the batch has too few rows
 
 

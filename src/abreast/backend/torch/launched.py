@@ -265,7 +265,7 @@ class Launched(LaunchedProcess):
         of_all = [json.loads(each) for each in self.job.exchange("compares what devices compute", own.encode())]
         if self.rank == 0:
             found = [exact.ShortResults.of_json(text) for each in of_all for text in each]
-            again = partial(known.step.short_results, kind, rows)
+            again = partial(known.short_results, kind, rows)
             exact.announce_unlike(known.step.model, found, self.names, again)
 
     @contextmanager

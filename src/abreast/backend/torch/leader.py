@@ -74,7 +74,7 @@ class Leader:
         if (rows := moment.rows()) is not None:
             found, again = (
                 team.short_results(team_model, kind, rows),
-                partial(team_model.step.short_results, kind, rows),
+                partial(team_model.short_results, kind, rows),
             )
             exact.announce_unlike(model, found, placement.devices, again)
         return partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts, moment.meanwhile)

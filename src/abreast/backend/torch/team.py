@@ -339,10 +339,8 @@ class Team:
         with self._translated(), self.job.work(first=True):
             self._synchronize(team_model, team_model.size)
             self._send_all(ranks, messages.RESULTS, (team_model.key, kind, map_arrays(host_view, rows)))
-            own = team_model.step.short_results(kind, rows)
-            found = [own, *(self._channels[rank].receive().object() for rank in ranks)]
-        team_model.remember()  # the run has restored tensors, which counts as writing to them
-        return found
+            own = team_model.short_results(kind, rows)
+            return [own, *(self._channels[rank].receive().object() for rank in ranks)]
 
     def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
         """Seconds that the first `size` ranks take to sum a buffer; they must have trained together before."""

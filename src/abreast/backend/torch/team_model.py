@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from abreast import ever_rarer
+from abreast import ever_rarer, exact
 from abreast.backend.contract import Kind
 from abreast.backend.torch import messages
 from abreast.backend.torch.memory import Memory
@@ -91,6 +91,21 @@ class TeamModel:
                 for copy, tensor in zip(self._before, self._frozen, strict=True):
                     tensor.copy_(copy)
             raise
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Inside runs code that restores all tensors at its end, which does not count as a change since `remember`."""
+        counts = [tensor._version == version for tensor, version in zip(self.tensors, self._versions, strict=True)]
+        changed = set(self.step.buffers.changed())
+        yield
+        pairs = zip(self.tensors, self._versions, counts, strict=True)
+        self._versions = [tensor._version if was_same else version for tensor, version, was_same in pairs]
+        self.step.buffers.mark(besides=changed)
+
+    def short_results(self, kind: Kind, rows: Any) -> exact.ShortResults:
+        """See `ReplicaStep.short_results`."""
+        with self.restoring():
+            return self.step.short_results(kind, rows)
 
     def remember(self) -> None:
         self._versions = [tensor._version for tensor in self.tensors]
