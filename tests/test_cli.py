@@ -324,6 +324,21 @@ def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
     assert (result.code, result.err) == (2, f"abreast: error: there is no module {name!r}\n{hint}")
 
 
+def test_a_file_is_no_module_and_does_not_run(folder: Folder) -> None:
+    folder.write("script.py", "print('ran')")
+    result = folder.abreast("run", "-m", "script.py")
+    hint = "hint: leave out -m, or write -m script\n"
+    assert (result.code, result.out, result.err) == (2, "", f"abreast: error: -m script.py names a file\n{hint}")
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--dry_run"])
+def test_simulated_devices_of_the_environment_are_those_of_a_script(folder: Folder, option: str) -> None:
+    settings = {"ABREAST_CPU_DEVICES": "2", "KERAS_BACKEND": "jax"}
+    script = folder.write("script.py", "import abreast\nprint(len(abreast.devices()))")
+    assert "cpu:0, cpu:1" in folder.abreast("run", option, script, **settings).out
+    assert folder.abreast("run", script, **settings).out == "2\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -345,6 +360,8 @@ def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
         (["--backend", "numpy"], "--backend 'numpy' is not known\nhint: known are jax, tensorflow, torch."),
         (["--backend", "pytorch"], "--backend 'pytorch' is not known\nhint: did you mean torch?\n"),
         (["--batch-norm", "none"], "--batch-norm 'none' is not known\nhint: known are global, local."),
+        (["--cpu-devices", "9999"], "abreast: error: the CPU cannot simulate 9,999 devices\nhint: give 4,096 at most"),
+        (["--hosts", ""], "abreast run: error: --hosts is empty\nhint: give a value, or leave the option out"),
         (["--device", "2"], "abreast run: error: unknown option --device\nhint: did you mean --devices or "),
         (
             ["--epochs", "3"],
@@ -373,6 +390,7 @@ def test_without_a_command_the_help_is_printed(folder: Folder) -> None:
         ("records inof", "abreast records: error: there is no action 'inof'\nhint: did you mean info?"),
         ("train.py --epochs 3", "abreast: error: there is no command 'train.py'\nhint: `abreast run train.py` runs"),
         ("--devices 4 run", "abreast: error: --devices comes before a command\nhint: options follow their command"),
+        ("--vers", "abreast: error: unknown option --vers\nhint: did you mean --version?"),
         ("devices more", "abreast devices: error: unexpected argument 'more'\n"),
         ("plan --machin dgx-2", "abreast plan: error: unknown option --machin\nhint: did you mean --machine"),
         ("plan --machin=dgx-2", "abreast plan: error: unknown option --machin\nhint: did you mean --machine"),
@@ -486,7 +504,7 @@ def test_the_files_of_a_doctor_are_where_the_command_was_typed(
         ("absent/page", "there is no folder "),
         ("file/page", "there is no folder "),
         ("folder", "it is not a file"),
-        ("", "it is not a file"),
+        ("script.py", "that would replace a script"),
         pytest.param(
             "closed/page", "no permission in ", marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may")
         ),
@@ -496,6 +514,7 @@ def test_a_file_that_a_doctor_cannot_write_is_refused_before_its_script(
     diagnosed: Path, capsys: pytest.CaptureFixture[str], option: str, path: str, why: str
 ) -> None:
     (diagnosed / "file").touch()
+    (diagnosed / "script.py").touch()
     (diagnosed / "folder").mkdir()
     (diagnosed / "closed").mkdir(0o555)
     assert cli.main(["doctor", option, path, "train.py"]) == 2

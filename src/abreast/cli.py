@@ -102,6 +102,11 @@ def _check_command(parser: CommandParser, typed: Sequence[str], command: str) ->
     """End the program with an error if the first word is an option of a command, or an unknown command."""
     if typed[0].startswith("-"):
         if typed[0] not in parser._option_string_actions:
+            from abreast.nearest import nearest
+
+            near = nearest(typed[0], ["--help", "--version"])
+            if near:
+                parser.error(f"unknown option {typed[0]}\nhint: did you mean {near[0]}?")
             hint = "options follow their command, as in `abreast run --devices 4 train.py`"
             parser.error(f"{typed[0]} comes before a command\nhint: {hint}")
     elif command not in _COMMANDS:

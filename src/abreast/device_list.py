@@ -44,8 +44,8 @@ def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/"
     numbers the fastest GPU first; then this list has CUDA's order only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     """
     environ = os.environ if environ is None else environ
-    if environ.get(CPU_DEVICES):
-        return _cpu_devices(_simulated_cpu_devices(environ), root)
+    if (simulated := simulated_cpu_devices(environ)) is not None:
+        return _cpu_devices(simulated, root)
     return _nvidia_devices(environ) or _amd_devices(environ, root) or _apple_devices() or _cpu_devices(None, root)
 
 
@@ -198,8 +198,11 @@ def _apple_devices() -> tuple[Device, ...]:
     return (Device("gpu:0", "gpu", 0, model, int(memory) if memory else None),)
 
 
-def _simulated_cpu_devices(environ: Mapping[str, str]) -> int:
-    text = environ[CPU_DEVICES]
+def simulated_cpu_devices(environ: Mapping[str, str] | None = None) -> int | None:
+    """The number of devices that `ABREAST_CPU_DEVICES` asks for; None without it. Raises `DeviceError` if it is not a number."""
+    text = (os.environ if environ is None else environ).get(CPU_DEVICES)
+    if not text:
+        return None
     if not text.isdecimal() or int(text) < 1:
         raise DeviceError(f"{CPU_DEVICES}={text!r} is not a number of devices", "set it to 1 or more, or unset it")
     return int(text)

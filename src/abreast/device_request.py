@@ -16,6 +16,7 @@ DeviceSpec = str | int | Sequence[int | str]
 # The parsed request: a kind ("auto" or "gpu") for all its devices, an integer for a number, a tuple for exactly these.
 ParsedRequest = str | int | tuple[int | str, ...]
 
+MOST_SIMULATED = 4096  # each takes threads and memory
 _FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "cpu:0"'
 
 
@@ -39,6 +40,8 @@ def cpu_devices(count: Any) -> int:
     whole = _whole(count)
     if whole is None or whole < 1:
         raise DeviceError(f"the CPU cannot simulate {count!r} devices", "give a whole number, at least 1, as 4")
+    if whole > MOST_SIMULATED:
+        raise DeviceError(f"the CPU cannot simulate {whole:,} devices", f"give {MOST_SIMULATED:,} at most")
     return whole
 
 

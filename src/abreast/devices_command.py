@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 from abreast.device_list import Device, list_devices
 from abreast.host_options import add_host_options, refuse_strays, take_hosts
-from abreast.options import CommandParser
+from abreast.options import CommandParser, add_option
 from abreast.stdout import say
 from abreast.text_table import text_table
 
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
-    parser.add_argument(
+    add_option(
+        parser,
         "--all-hosts",
         action="store_true",
         help="in each process of a launcher, or of --hosts: rank 0 prints what all of them have, the others nothing",

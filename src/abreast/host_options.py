@@ -15,12 +15,13 @@ from abreast.options import CommandParser, add_option
 _PORT, _SECRET_FILE = "MASTER_PORT", "ABREAST_SECRET_FILE"
 
 
-def add_host_options(parser: CommandParser) -> None:
+def add_host_options(parser: CommandParser, *, may_be_number: bool = False) -> None:
+    """Add the options. `may_be_number`: whether `--hosts` may be the number of hosts, as with `--ray`."""
     parser.add_argument(
         "--hosts",
         metavar="LIST",
-        help="without a launcher: the addresses of all hosts, as 10.0.0.1,10.0.0.2; start the same command on each; "
-        "with --ray: their number",
+        help="without a launcher: the addresses of all hosts, as 10.0.0.1,10.0.0.2; start the same command on each"
+        + ("; with --ray: their number" if may_be_number else ""),
     )
     parser.add_argument(
         "--this", metavar="N", help="this host's number in --hosts, from 0 (default: found by its addresses)"

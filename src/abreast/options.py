@@ -54,6 +54,8 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"unknown option {option}\nhint: {hint}")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if action.option_strings and not arg_string:  # mostly an unset variable of the shell
+            self.error(f"{_name(action)} is empty\nhint: give a value, or leave the option out")
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError:

@@ -125,6 +125,8 @@ def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
         return functools.partial(runpy.run_path, target, run_name="__main__")
     if not module:
         return functools.partial(_execute_file, os.path.abspath(target))
+    if target.endswith(".py"):  # to look for it as a module would run it
+        raise LaunchError(f"-m {target} names a file", f"leave out -m, or write -m {target.removesuffix('.py')}")
     try:
         found = importlib.util.find_spec(target) is not None
     except (ModuleNotFoundError, ValueError):

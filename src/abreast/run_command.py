@@ -8,7 +8,7 @@ from functools import partial
 
 from abreast.backend.registry import BACKENDS
 from abreast.checkpoints import options as on_checkpoints
-from abreast.device_list import Device, list_devices
+from abreast.device_list import Device, list_devices, simulated_cpu_devices
 from abreast.errors import LaunchError
 from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
 
 def run_options(options: argparse.Namespace) -> RunOptions:
     """The options that place the models of the script."""
-    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+    given = RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+    simulated = simulated_cpu_devices() if given.cpu_devices is None else None
+    return given if simulated is None else dataclasses.replace(given, cpu_devices=simulated)
 
 
 def on_devices(options: RunOptions, simulated: int) -> RunOptions:
@@ -67,14 +69,15 @@ def accelerators() -> list[Device]:
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print no lines about the run")
-    parser.add_argument(
+    add_option(
+        parser,
         "--dry-run",
         action="store_true",
         help="print the place of this process among those of its launcher, and its devices; run nothing",
     )
     parser.add_argument("--json", action="store_true", help="print what --dry-run prints as JSON")
     on_checkpoints.add_arguments(parser)
-    add_host_options(parser)
+    add_host_options(parser, may_be_number=True)
     on_ray.add_arguments(parser)
     add_script_arguments(parser)
 

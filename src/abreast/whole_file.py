@@ -8,6 +8,8 @@ from pathlib import Path
 
 from abreast.errors import AbreastError
 
+_SCRIPTS = (".py", ".ipynb")
+
 
 def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
     """Write the whole file or nothing. Raises `AbreastError` if it cannot be written; `what` names the text in the message."""
@@ -41,6 +43,8 @@ def writable(path: str) -> Path:
         raise AbreastError(f"cannot write to {path!r}: it is not a file", "give the name of a file")
     if not folder.is_dir():
         raise AbreastError(f"cannot write to {path}: there is no folder {folder}", "make the folder first")
+    if target.suffix in _SCRIPTS and target.exists():
+        raise AbreastError(f"cannot write to {path}: that would replace a script", "give another name")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AbreastError(f"cannot write to {path}: no permission in {folder}", "give a file in a folder of your own")
     return target

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from abreast.errors import CheckpointError
 from abreast.options import add_command, add_option
 from abreast.stdout import say
 
@@ -51,6 +52,8 @@ def _verify(options: argparse.Namespace) -> int:
     from abreast.checkpoints.report import verified
 
     found = verified(options.folder)
+    if not found:
+        raise CheckpointError(f"{options.folder} has no checkpoints", "give the folder that a training wrote them to")
     if options.json:
         say(json.dumps(found, indent=2))
     else:

@@ -7,7 +7,7 @@ import argparse
 from abreast import run_command
 from abreast.doctor import script
 from abreast.doctor.report import report
-from abreast.errors import AbreastError
+from abreast.errors import AbreastError, DataError
 from abreast.options import CommandParser
 from abreast.stderr import fail, tell
 from abreast.stdout import say
@@ -23,6 +23,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
+    if json_file is not None and json_file == html_file:
+        raise DataError(f"--json and --html both write to {options.json}", "give two files")
     code, diagnosis = script.diagnose_script(
         options.script, options.arguments, run_command.run_options(options), module=options.module, steps=options.steps
     )
