@@ -125,7 +125,9 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
                         if not _works(forward, data):
                             continue
                         few = keras.ops.convert_to_tensor(data[: parts[0].total])
-                        result = relations(model, forward, few, parts, _probe(model), kind)
+                        result = relations(
+                            model, forward, lambda _, few=few: few, parts, _probe(model), kind, most_rows=0
+                        )
                         sets = SETS_WEIGHTS.get(name, set()) if training else set()
                         rest = replace(result, assigned=result.assigned ^ sets)
                         if rest or rest.reasons or rest.refused:

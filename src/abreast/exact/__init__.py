@@ -14,7 +14,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 
 from abreast.exact.assignments import is_in_optimizer
 from abreast.exact.calls import running
-from abreast.exact.conditions import announce_conditions
+from abreast.exact.conditions import announce_conditions, announce_resources
 from abreast.exact.containers import contents_of, refill, values_of
 from abreast.exact.dry_run import is_dry_run, python_once
 from abreast.exact.gathered import gathering
@@ -73,6 +73,7 @@ __all__ = [
     "announce_drawn",
     "announce_python",
     "announce_random",
+    "announce_resources",
     "announce_unlike",
     "announce_untracked",
     "announcing_draws",

@@ -20,20 +20,22 @@ from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, as_arr
 from abreast.exact.conclusions import Conclusions
 from abreast.exact.dry_run import Snapshot, dry_run
 from abreast.exact.global_draws import drew, rewind_generators
-from abreast.exact.gradient_search import gradients_relate, members_that_stop_gradients
+from abreast.exact.gradient_search import GradientSearch, members_that_stop_gradients
 from abreast.exact.left_tensors import LeftTensors, Numbers, are_close
-from abreast.exact.members import leaf_metrics, optimizers
+from abreast.exact.members import leaf_metrics, members, name_of, optimizers
 from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.rows import RowRange, rising
 from abreast.exact.run_differences import RunDifferences
-from abreast.exact.users_code import names_on_all_rows
+from abreast.exact.users_code import members_that_name, names_on_all_rows
 
 _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
 _PART_BYTES = 1 << 20
 _FINE = 1e-4
 _FEW_ROWS = 6
+_MANY_ROWS = 128
+_SIZES = {"shape", "len", "size", "numel", "get_shape"}  # names in code that may decide by the number of its rows
 
 
 def parts_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> list[list[RowRange]]:
@@ -54,22 +56,30 @@ def parts_of(part_rows: int) -> list[RowRange]:
     return [RowRange(total, 0, total - part_rows), RowRange(total, total - part_rows, total)]
 
 
+def many_rows(rows: int, row_bytes: int) -> int:
+    """The number of rows for the search for members that compute otherwise from many rows: 128, or fewer above 1 MiB."""
+    return min(rows, _MANY_ROWS, max(1, _PART_BYTES // max(1, row_bytes)))
+
+
 _one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them
 
 
 def relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, parts: list[RowRange], probe: Probe, kind: str
+    model: Any,
+    forward: Callable[[Any], Any],
+    take: Callable[[int], Any],
+    parts: list[RowRange],
+    probe: Probe,
+    kind: str,
+    most_rows: int,
 ) -> Relations:
-    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on the rows of two `parts`."""
-    with _one_at_a_time:
-        return _relations(model, forward, data, parts, probe, kind)
+    """The findings of `forward(rows)`, a step of kind `kind` or a call of the model, on the rows of two `parts`.
 
-
-def _relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, parts: list[RowRange], probe: Probe, kind: str
-) -> Relations:
-    with dry_run(model) as snapshot, probe.unchanged():
-        search = _Search(model, forward, data, parts, probe, kind, snapshot)
+    `take(n)` returns `n` rows of the batch, of which `most_rows` may be run at once.
+    """
+    with _one_at_a_time, dry_run(model) as snapshot, probe.unchanged():
+        search = _Search(model, forward, take(parts[0].total), parts, probe, kind, snapshot)
+        search.many = take(most_rows) if most_rows > parts[0].total and members_that_name(model, _SIZES) else None
         result = search.result()
     result.reads_values, result.depends_on_values = probe.reads_values(), probe.depends_on_values()
     result.foreign = probe.foreign()
@@ -93,6 +103,7 @@ class _Search:
         self._probe, self._snapshot = probe, snapshot
         self._everything = RowRange(parts[0].total, 0, parts[0].total)
         self._data = data
+        self.many: Any = None  # more rows, if code may decide by their number
         self._states = _states(model)
         self._is_own = overrides_step(model, kind)
         values = {} if self._is_own else _instead_of_zeros(model)
@@ -117,6 +128,7 @@ class _Search:
         result = conclusions.relations()
         if not result.refused:
             self._add_few_rows(result, conclusions)
+            self._add_many_rows(result, conclusions)
         if self._is_own and result.gathered and not result.no_means:
             Conclusions(self._own_code_around(result.gathered)).judge_own_code(result)
         if not self._is_own:
@@ -129,14 +141,15 @@ class _Search:
             result.left = name if self._probe.has_own_python else ""
         return result
 
-    def _clear(self, found: RunDifferences, whole: FullRun) -> None:
-        """Drop the differences that a further run explains."""
+    def _clear(self, found: RunDifferences, whole: FullRun, data: Any = None) -> None:
+        """Drop the differences that a further run explains. `data`: the rows of the full run, if they are not the search's."""
         if found.suspects():
             self._snapshot.rewind(generators=False)
             self._probe.rewind(generators=False)
+            everything = self._everything if data is None else _all_of(data)
             # Generators continue, so random numbers differ.
-            again = PerturbedRun(self._model, self._states, whole, self._everything.total, not self._is_own)
-            again.run(self._forward, self._rows(self._everything))
+            again = PerturbedRun(self._model, self._states, whole, everything.total, not self._is_own)
+            again.run(self._forward, self._rows(everything, data))
             found.clear(again)
 
     def _add_few_rows(self, result: Relations, conclusions: Conclusions) -> None:
@@ -146,6 +159,22 @@ class _Search:
             if not unlike:
                 break
             conclusions.gather_of_few(result, unlike, rows)
+
+    def _add_many_rows(self, result: Relations, conclusions: Conclusions) -> None:
+        """Add the members that compute otherwise from many rows than from those of the search."""
+        if self.many is None:
+            return
+        everything, total = _all_of(self.many), self._everything.total
+        whole = FullRun(self._model, self._states, self._whole.values, self._whole.sees_hidden)
+        part = PartRun(self._model, self._states, whole, RowRange(everything.total, 0, total))
+        for run in (whole, part):
+            self._rewind()
+            run.run(self._forward, self._rows(everything if run is whole else part.part, self.many))
+        found = RunDifferences(self._model, self._states, whole, [part], self._probe, self._kind, {})
+        if found.places:
+            self._clear(found, whole, self.many)
+        for number in {found.doer(place) for place in found.places} - {THE_STEP, *result.gathered}:
+            conclusions.gather(result, number, f"it computes otherwise from {everything.total} rows than from {total}")
 
     def _unlike(self, part: RowRange) -> set[int]:
         """The members that compute otherwise from these rows than from all."""
@@ -175,9 +204,9 @@ class _Search:
         self._clear(found, whole)
         return found
 
-    def _rows(self, part: RowRange) -> Any:
-        """Some rows; copies if a model could write into them."""
-        rows = _cut(self._data, part)
+    def _rows(self, part: RowRange, data: Any = None) -> Any:
+        """Some rows of the search, or of `data`; copies if a model could write into them."""
+        rows = _cut(self._data if data is None else data, part)
         return map_arrays(ops.copy, rows) if self._probe.has_own_python else rows
 
     def _rewind(self) -> None:
@@ -206,7 +235,13 @@ class _Search:
     ) -> None:
         """Add members that relate rows in their gradients, and what calls leave in states and attributes for other code."""
         stopping = [] if self._kind != "train" or result.gathered else members_that_stop_gradients(self._model)
-        if stopping and gradients_relate(self._gradient_run, self._weights(), self._parts, self._probe):
+        search = GradientSearch(self._gradient_run, self._weights(), self._parts, self._probe)
+        if stopping and search.relate_rows():
+            if search.are_not_linear():  # each replica has only the gradient of its own rows' outputs
+                result.refused = ", ".join(name_of(members(self._model)[number]) for number in stopping)
+                result.reasons |= dict.fromkeys(
+                    stopping, "it changes gradients by those of other rows, as clipping does"
+                )
             for number in stopping:
                 conclusions.gather(result, number, "its gradients relate rows")
         names = names_on_all_rows(self._model, result.gathered)
@@ -255,6 +290,11 @@ def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
         if any(place in part and not are_close(part[place], value) for part in parts):
             return place
     return None
+
+
+def _all_of(data: Any) -> RowRange:
+    rows = len(arrays_of(data)[0])
+    return RowRange(rows, 0, rows)
 
 
 def _cut(data: Any, part: RowRange) -> Any:

@@ -21,7 +21,7 @@ from abreast.exact.layers import announce_random
 from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import call_in_step, is_users, overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relation_search import parts_to_look_at, relations
+from abreast.exact.relation_search import many_rows, parts_to_look_at, relations
 from abreast.exact.relations import Relations
 from abreast.exact.replica import other_rows
 from abreast.exact.rows import RowRange
@@ -176,7 +176,7 @@ class RowCheck:
         if known.is_old or known.compiled != compiled or shows_more:
             install()
             for parts in looks:
-                found = self._look(take(parts[0].total), parts, probe)
+                found = self._look(take, parts, probe, many_rows(rows, num_bytes // rows))
                 if not (found.open or found.of_one_part):
                     break
             all_found = _found.setdefault(self._model, Relations())
@@ -190,10 +190,10 @@ class RowCheck:
         self._last = known
         _say(self._kind, self._model, known.found, own)
 
-    def _look(self, data: Any, parts: list[RowRange], probe: Probe) -> Relations:
+    def _look(self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int) -> Relations:
         model = self._model
         try:
-            return relations(model, _forward(self._kind, model), data, parts, probe, self._kind)
+            return relations(model, _forward(self._kind, model), take, parts, probe, self._kind, most_rows)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step

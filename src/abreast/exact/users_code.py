@@ -17,6 +17,7 @@ from abreast.users_functions import (
     function_of,
     functions_of,
     is_above_keras,
+    is_users_function,
     names_loaded,
     names_read,
     texts_in,
@@ -40,6 +41,19 @@ def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
 def names_in(model: Any, holder: Any) -> set[str]:
     """The names in the code of a function, a class or an object."""
     return _names(model, [holder])
+
+
+def members_that_name(model: Any, names: set[str]) -> list[int]:
+    """The numbers of the members in whose code, written by the user, one of these names is."""
+    of_class: dict[type, bool] = {}
+    found = []
+    for number, member in enumerate(members(model)):
+        if type(member) not in of_class:
+            of_class[type(member)] = not names.isdisjoint(names_in(model, type(member)))
+        own = [value for value in vars(member).values() if is_users_function(value)]
+        if of_class[type(member)] or any(not names.isdisjoint(names_in(model, each)) for each in own):
+            found.append(number)
+    return found
 
 
 def _names(model: Any, holders: list[Any]) -> set[str]:
@@ -108,6 +122,7 @@ class _Reader:
             elif isinstance(value, type) and issubclass(value, keras.callbacks.Callback):
                 todo += self._of_callbacks(value, found)
             else:
+                found |= _names_of_kind(value)
                 todo += _parts(value)
         return found
 
@@ -131,6 +146,11 @@ class _Reader:
         yield from (cell.cell_contents for cell in full_cells(function))
         yield from (function.__defaults__ or ())
         yield from (function.__kwdefaults__ or {}).values()
+
+
+def _names_of_kind(value: Any) -> set[str]:
+    """The names of a callable object's class and module: that of a function under `custom_gradient` has one of these names."""
+    return {type(value).__name__, type(value).__module__.rpartition(".")[2]} if callable(value) else set()
 
 
 def _parts(value: Any) -> list[Any]:

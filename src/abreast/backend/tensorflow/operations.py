@@ -11,6 +11,9 @@ from abreast.backend.tensorflow.processes import OWN_PYTHON
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
 _PYTHON = ("PyFunc", "EagerPyFunc")
 _CONDITIONS = ("If", "StatelessIf", "Case", "StatelessCase")
+_LOOPS = ("While", "StatelessWhile")
+# Operations of iterators, tables and queues, each of which all replicas share.
+_SHARED = re.compile("IteratorGetNext|LookupTable(Insert|Remove|Import)|Queue(Dequeue|Enqueue)|Stack(Pop|Push)V")
 OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _ASSERTION = "AssertGuard"
 _SETTING = re.compile("Assign|Resource(Scatter|Apply|SparseApply)")
@@ -32,6 +35,11 @@ def calls_python(graph: Any) -> bool:
     return any(kind in _PYTHON and OWN_PYTHON not in name for kind, name in _operations(graph))
 
 
+def shares_resources(graph: Any) -> bool:
+    """Whether a traced step has operations of an iterator, a table or a queue, which replicas share."""
+    return any(_SHARED.search(kind) for kind, _ in _operations(graph))
+
+
 def sets_variables(function: Any) -> bool:
     """Whether a concrete function, or one that it calls, assigns to a variable."""
     known = getattr(function, _SETS, None)
@@ -42,7 +50,7 @@ def sets_variables(function: Any) -> bool:
 
 
 def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replicas: int) -> bool:
-    """Whether a condition of a traced step (`cond`, `switch_case`) depends on numbers of some replicas' rows, not of all.
+    """Whether a condition (`cond`, `while_loop`) of a traced step depends on numbers of some replicas' rows, not of all.
 
     `shards`: the arrays of each replica of this process, which come before those of others among `num_replicas`. Conditions on
     shapes, and those of assertions, do not count.
@@ -50,16 +58,40 @@ def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replica
     place = {id(tensor.op): number for number, shard in enumerate(shards) for tensor in shard}
     elsewhere = set(range(len(shards), num_replicas))
     return any(
-        0 < len(_replicas_behind(operation.inputs[0].op, place, elsewhere)) < num_replicas
+        0 < len(_replicas_behind(decider, place, elsewhere)) < num_replicas
         for operation in graph.get_operations()
-        if operation.type in _CONDITIONS and _ASSERTION not in operation.name
+        if operation.type in (*_CONDITIONS, *_LOOPS) and _ASSERTION not in operation.name
+        for decider in _deciders(operation)
     )
+
+
+def _deciders(operation: Any) -> list[Any]:
+    """The operations whose results a condition or a loop decides by."""
+    if operation.type in _CONDITIONS:
+        return [operation.inputs[0].op]
+    condition, body = (operation.graph._get_function(operation.get_attr(name).name).graph for name in ("cond", "body"))
+    found: set[int] = set()
+    todo = _read_by(condition, condition.outputs[0])
+    while todo:
+        found |= todo
+        todo = set().union(*(_read_by(body, body.outputs[number]) for number in todo)) - found
+    return [operation.inputs[number].op for number in found]
+
+
+def _read_by(graph: Any, output: Any) -> set[int]:
+    """The numbers of the inputs of a function's graph by whose values an output is computed."""
+    place = {id(tensor.op): number for number, tensor in enumerate(graph.inputs)}
+    return {place[id(each)] for each in behind(output.op, _values_read) if id(each) in place}
+
+
+def _values_read(operation: Any) -> Sequence[Any]:
+    return () if operation.type in OF_SHAPES else operation.inputs
 
 
 def _replicas_behind(operation: Any, place: dict[int, int], elsewhere: set[int]) -> set[int]:
     """The numbers of the replicas whose arrays an operation reads; after an exchange, also those in other processes."""
     found: set[int] = set()
-    for each in behind(operation, lambda each: () if each.type in OF_SHAPES else each.inputs):
+    for each in behind(operation, _values_read):
         if each.type in _PYTHON and OWN_PYTHON in each.name:
             found |= elsewhere
         if id(each) in place:

@@ -23,7 +23,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
 from abreast.backend.tensorflow.kept_tensors import KeptTensors
-from abreast.backend.tensorflow.operations import calls_python, decides_by_own_rows, draws
+from abreast.backend.tensorflow.operations import calls_python, decides_by_own_rows, draws, shares_resources
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
@@ -154,6 +154,8 @@ class Program:
             function = function.get_concrete_function()
             if num_replicas > 1 and draws(function.graph):
                 exact.announce_random(self.model)
+            if num_replicas > 1 and shares_resources(function.graph):
+                exact.announce_resources(self.model)
             if num_replicas > 1 and calls_python(function.graph):
                 exact.announce_python(self.model)
             tensors = function.inputs[1 : 1 + len(specs) * len(staged.shards)]
