@@ -6,6 +6,7 @@ import functools
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -125,9 +126,7 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
                         if not _works(forward, data):
                             continue
                         few = keras.ops.convert_to_tensor(data[: parts[0].total])
-                        result = relations(
-                            model, forward, lambda _, few=few: few, parts, _probe(model), kind, most_rows=0
-                        )
+                        result = relations(model, forward, _always(few), parts, _probe(model), kind, most_rows=0)
                         sets = SETS_WEIGHTS.get(name, set()) if training else set()
                         rest = replace(result, assigned=result.assigned ^ sets)
                         if rest or rest.reasons or rest.refused:
@@ -135,6 +134,10 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
         finally:
             keras.config.set_dtype_policy("float32")
     return found
+
+
+def _always(rows: Any) -> Callable[[int], Any]:
+    return lambda _: rows
 
 
 def _works(forward: Any, data: Any) -> bool:
