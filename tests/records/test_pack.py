@@ -18,7 +18,7 @@ import pytest
 from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records import Item, Progress, Records, decode, pack, verify
-from abreast.records.format.manifest import LOCK, MANIFEST, PACKING
+from abreast.records.format.manifest import LOCK, MANIFEST, PACKING, bound
 from abreast.records.packing.prepare import Storage
 from tests.harness.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack
@@ -272,7 +272,7 @@ def test_other_settings_for_the_same_folder_are_refused(tmp_path: Path, whole: b
         small_pack(tmp_path / "out")
     else:
         with pytest.raises(Stop):
-            pack(known(stopping(items(7), 3)), tmp_path / "out", storage="raw", shard_mb=0.01)
+            pack(known(stopping(items(14), 12)), tmp_path / "out", storage="raw", shard_mb=0.01, threads=1)
     with pytest.raises(
         DataError, match="begun with size=None, storage='raw', and this command has size=4, storage='png'"
     ):
@@ -283,15 +283,58 @@ def test_another_source_for_the_same_folder_is_refused(tmp_path: Path) -> None:
     folder = class_folder(tmp_path / "in")
     pack(folder, tmp_path / "out")
     (folder / "cat" / "new.jpg").write_bytes(b"")
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(folder, tmp_path / "out")
+
+
+def test_a_command_that_packed_no_shard_leaves_the_folder_to_another(tmp_path: Path) -> None:
+    source, listed = class_folder(tmp_path / "in"), tmp_path / "in" / "list.csv"
+    listed.write_text("path\ncat/0.jpg\nnothing.jpg\n")
+    with pytest.raises(DataError, match="there is no such file"):
+        pack(listed, tmp_path / "out")
+    listed.write_text("path\ncat/0.jpg\n")
+    assert pack(listed, tmp_path / "out", dry_run=True).num_samples == 1
+    assert pack(listed, tmp_path / "out").num_samples == 1
+    shutil.rmtree(tmp_path / "out")
+    listed.write_text("path\nnothing.jpg\n")
+    with pytest.raises(DataError, match="there is no such file"):
+        pack(listed, tmp_path / "out", size=100)
+    assert pack(source, tmp_path / "out", quality=80).num_samples == 8
+
+
+def test_lines_of_a_command_that_packed_no_shard_are_not_kept(tmp_path: Path) -> None:
+    class_folder(tmp_path / "in")
+    listed = tmp_path / "in" / "list.csv"
+    listed.write_text("path\nnothing.jpg\n")
+    with pytest.raises(DataError, match="all 1 are skipped"):
+        pack(listed, tmp_path / "out", on_error="skip")
+    (tmp_path / "out" / "packing.json").write_bytes(bound({"source": None}))  # as after a kill
+    listed.write_text("path\ncat/0.jpg\nmissing.jpg\n")
+    skipped = pack(listed, tmp_path / "out", on_error="skip").skipped_file
+    assert skipped is not None and "missing.jpg" in skipped.read_text() and "nothing.jpg" not in skipped.read_text()
+
+
+def test_a_source_that_changed_is_reported_in_words(tmp_path: Path) -> None:
+    class_folder(tmp_path / "in")
+    listed = tmp_path / "in" / "list.csv"
+    listed.write_text("path\ncat/0.jpg\n")
+    pack(listed, tmp_path / "out")
+    listed.write_text("path\ncat/0.jpg\ncat/1.jpg\n")
+    for settings, words in (
+        ({}, "was begun with another source, or this one has changed since"),
+        ({"size": 9}, "begun with size=None, and this command has size=9; its source is another, or has changed since"),
+    ):
+        with pytest.raises(DataError) as caught:
+            pack(listed, tmp_path / "out", **settings)
+        assert f"{words}: it had 1 item, this one has 2" in str(caught.value)
+        assert "sha256" not in str(caught.value)
 
 
 def packed_again(source: Any, other: Any, dest: Path) -> None:
     """Pack both into one folder; the second is to be refused, and nothing is to change."""
     pack(source, dest, storage="raw")
     before = contents(dest)
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(other, dest, storage="raw")
     assert contents(dest) == before
 
@@ -316,7 +359,7 @@ def test_a_folder_that_changed_is_refused(tmp_path: Path, what: str) -> None:
         os.utime(file, ns=(0, modified))
     else:
         (source / "zebra").mkdir()
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(source, dest)
 
 

@@ -276,7 +276,7 @@ def test_files_in_a_folder_are_samples_where_something_lies_beside_an_image(tmp_
     assert values(tmp_path / "in") == values(tmp_path / "a.tar")
     pack(tmp_path / "in", tmp_path / "out")
     (tmp_path / "in" / "set" / "000.cls").write_text("2")
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(tmp_path / "in", tmp_path / "out")
 
 
@@ -299,7 +299,7 @@ def test_a_changed_tar_is_refused_after_a_stop(tmp_path: Path) -> None:
     pack(tmp_path / "a.tar", tmp_path / "out")
     assert pack(tmp_path / "a.tar", tmp_path / "out").num_now == 0
     write_tar(tmp_path / "a.tar", samples(3))
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(tmp_path / "a.tar", tmp_path / "out")
 
 

@@ -63,6 +63,11 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}"
 
 
+def has_shard(folder: Path) -> bool:
+    """Whether a packer finished a shard in this folder: the first shard's index has its name."""
+    return (folder / f"{shard_name(0)}.index").exists()
+
+
 def bound(content: Any) -> bytes:
     """The bytes of a file that holds `content` and its digest, in its one spelling."""
     text = json.dumps({"content": content, "sha256": _digest(content)}, indent=1, sort_keys=True, ensure_ascii=False)

@@ -1,4 +1,7 @@
-"""The folder to pack into: new, begun by the same command, finished already, or refused because of other content."""
+"""The folder to pack into: new, begun by the same command, finished already, or refused because of other content.
+
+A command that stopped before its first whole shard packed nothing: another command starts anew in its folder.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from abreast.errors import DataError
 from abreast.records.format import index_file, manifest
 from abreast.records.packing.durable import PART, locked, write_errors, write_file
 from abreast.records.packing.writer import DatasetWriter
+from abreast.units import counted
 
 _EMPTY_HINT = "name a folder that is empty or does not exist yet"
 
@@ -42,8 +46,8 @@ def check_destination(folder: Path, settings: dict[str, Any]) -> None:
     _check_free(folder)
     if (folder / manifest.MANIFEST).exists():
         _finished(folder, settings)
-    elif (packing := folder / manifest.PACKING).exists():
-        _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), _versioned(settings))
+    elif (packing := folder / manifest.PACKING).exists() and manifest.has_shard(folder):
+        _check_same(folder, _begun_with(packing), _versioned(settings))
 
 
 def check_parts(folder: Path, parts: Sequence[str]) -> None:
@@ -72,12 +76,19 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
         whole = _finished(folder, settings)
         files.remove(packing)
         return whole
-    if packing.exists():
-        _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), versioned)
+    if packing.exists() and manifest.has_shard(folder):
+        _check_same(folder, _begun_with(packing), versioned)
+        return None
+    if packing.exists() and _begun_with(packing) == versioned:
         return None
     files.remove(packing.with_name(packing.name + PART))
     write_file(packing, manifest.bound(versioned), files)
     return None
+
+
+def _begun_with(packing: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = manifest.unbound(manifest.read_bytes(packing), packing)
+    return settings
 
 
 def _finished(folder: Path, settings: dict[str, Any]) -> manifest.Manifest:
@@ -96,8 +107,21 @@ def _versioned(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _check_same(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-    if changed:
-        was = ", ".join(f"{name}={old.get(name)!r:.80}" for name in changed)
-        now = ", ".join(f"{name}={new.get(name)!r:.80}" for name in changed)
-        hint = "pack into another folder, remove this one, or repeat the command that began it"
-        raise DataError(f"{folder} was begun with {was}, and this command has {now}", hint)
+    if not changed:
+        return
+    options = [name for name in changed if name != "source"]
+    counts = _counts(old.get("source"), new.get("source"))
+    if not options:
+        hint = "pack into another folder, or remove this one to pack all again"
+        raise DataError(f"{folder} was begun with another source, or this one has changed since{counts}", hint)
+    was = ", ".join(f"{name}={old.get(name)!r:.80}" for name in options)
+    now = ", ".join(f"{name}={new.get(name)!r:.80}" for name in options)
+    source = f"; its source is another, or has changed since{counts}" if "source" in changed else ""
+    hint = "pack into another folder, remove this one, or repeat the command that began it"
+    raise DataError(f"{folder} was begun with {was}, and this command has {now}{source}", hint)
+
+
+def _counts(old: Any, new: Any) -> str:
+    """The numbers of items of two sources, if they are known and differ."""
+    was, now = ((source or {}).get("num_items") for source in (old, new))
+    return "" if None in (was, now) or was == now else f": it had {counted(was, 'item')}, this one has {now:,}"

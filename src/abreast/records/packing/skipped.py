@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from abreast.records.format.keys import printable
-from abreast.records.format.manifest import MANIFEST, PACKING
+from abreast.records.format.manifest import MANIFEST, shard_name
 from abreast.stderr import tell
 
-_BEGUN = (MANIFEST, PACKING)
+_BEGUN = (MANIFEST, f"{shard_name(0)}.index")  # without a shard, a packer reads all images again
 
 
 def skipped_path(folder: Path) -> Path:
@@ -22,7 +22,7 @@ def skipped_path(folder: Path) -> Path:
 class SkippedFile:
     """The list of skipped images. Each line is written at once, so it survives a stop. A continued packer repeats no line.
 
-    It is made before the packer begins, so that it knows whether the folder has a begun or finished data set. `stops`: the
+    It is made before the packer begins, so that it knows whether the folder has a shard or a finished data set. `stops`: the
     packer stops at such an image, and only removes the file of an earlier data set.
     """
 
