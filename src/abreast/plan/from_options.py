@@ -98,6 +98,8 @@ def setup_of(options: argparse.Namespace, measured: Comparison | None = None) ->
 def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
     """The model of the options, or a model that ships with abreast; measured tensors replace its own."""
     if options.parameters is not None:
+        if options.model is not None and is_known(options.model):
+            raise _contradiction(find_model(options.model), options.parameters)
         return model_of(options.parameters, options.tensors, options.model or "the model")
     found = None
     if measured is not None:
@@ -110,6 +112,13 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
         )
     model = found or find_model(options.model)
     return model if options.tensors is None else with_tensors(model, options.tensors)
+
+
+def _contradiction(model: Model, num_parameters: float) -> DataError:
+    return DataError(
+        f"{model.name} has {model.num_parameters:,.0f} parameters, and --parameters says {num_parameters:,.15g}",
+        "leave out --model for a model of your own, or --parameters for the model that ships",
+    )
 
 
 def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
