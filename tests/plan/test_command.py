@@ -166,6 +166,8 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         (f"{GIVEN} --input-rate 0", "--input-rate 0", "above zero"),
         ("--parameters 25.6 --machine dgx-2 --step-time 1", "--parameters 25.6", "as 25.6e6"),
         (f"{GIVEN} --parameters 7e9", "resnet50 has 25,583,592 parameters, and --parameters says", "leave out --model"),
+        ("--model resnet50 --machine dgx-1-v100 --precision bf16", "V100 does not compute in bf16", "fp16"),
+        ("--model resnet50 --machine dgx-1-v100 --precision tf32", "V100 does not compute in tf32", "--step-time"),
         (f"{GIVEN} --lost 1.5", "--lost 1.5", "below 1"),
         (f"{GIVEN} --lost nan", "--lost nan", "below 1"),
         (f"{GIVEN} --slow-link 0.1", "--slow-link 0.1", "1 to 1e+06 times"),

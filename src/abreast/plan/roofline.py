@@ -13,6 +13,11 @@ from abreast.plan.models import Model
 _USED_SHARE = {"fp32": 0.5, "tf32": 0.35, "fp16": 0.25}
 FACTOR = 2.0
 
+# GPUs before Ampere have tensor cores for fp16 alone, or none. All later ones compute in bf16 and tf32.
+_BEFORE_AMPERE = frozenset(
+    ("K80", "M60", "GTX1070", "GTX1080Ti", "P100-SXM2", "P100-PCIe", "V100", "2080Ti", "RTX6000", "RTX8000", "T4")
+)
+
 
 @dataclass(frozen=True)
 class StepTime:
@@ -27,6 +32,9 @@ def roofline(model: Model, device: DeviceSpeed, rows: float, precision: str) -> 
     if model.flops_per_row is None:
         hint = "measure one device with `abreast bench` and give `--step-time`"
         raise DataError(f"no operation count ships for {model.name}", hint)
+    if precision in ("bf16", "tf32") and device.name in _BEFORE_AMPERE:
+        hint = f"give --precision {'fp16' if precision == 'bf16' else 'fp32'}, or measure the step and give --step-time"
+        raise DataError(f"{device.name} does not compute in {precision} (GPUs since Ampere do)", hint)
     kind = "fp16" if precision in ("fp16", "bf16") else precision
     peak = device.peak_flops.get(kind) or device.peak_flops.get("fp32")
     if not peak:
