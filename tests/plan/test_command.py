@@ -251,7 +251,7 @@ def test_the_names_are_listed_without_a_machine(capsys: pytest.CaptureFixture[st
     assert cli.main(["plan", "--list"]) == 0
     text = capsys.readouterr().out
     for option, name, about in (
-        ("--model", "resnet50", "25,583,592 parameters"),
+        ("--model", "resnet50", "25,583,592 parameters; with an operation count"),
         ("--machine", "dgx-2", "16 x V100"),
         ("--exchange", "ring", "all-reduce"),
         ("--software", "gloo", "PyTorch"),
@@ -260,6 +260,14 @@ def test_the_names_are_listed_without_a_machine(capsys: pytest.CaptureFixture[st
         assert any(line.split()[0] == name and about in line for line in part.splitlines())
     assert cli.main(["plan", "--list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["exchange"].keys() == {"none", "ring", "tree", "hierarchical"}
+
+
+def test_a_listed_model_without_an_operation_count_is_not_marked(plan: Any) -> None:
+    listed = json.loads(plan("--list --json")[1])["model"]
+    for name, about in listed.items():
+        code, _, err = plan(f"--model {name} --machine dgx-1-v100 --devices 1")
+        assert (code == 0) == ("with an operation count" in about), (name, err)
+    assert 0 < sum("with an operation count" in about for about in listed.values()) < len(listed)
 
 
 def test_a_missing_machine_is_named(capsys: pytest.CaptureFixture[str]) -> None:
