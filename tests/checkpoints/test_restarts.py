@@ -194,8 +194,11 @@ def test_the_script_reads_what_it_is_given_and_its_children_are_not_supervised(f
         (("--checkpoint-keep", "3"), "--checkpoint-keep is given, and --checkpoint is not"),
         (("--checkpoint-reset",), "--checkpoint-reset is given, and --checkpoint is not"),
         (("--checkpoint", ""), "the folder '' for checkpoints is not allowed"),
-        (("--checkpoint", "ckpt", "--checkpoint-every", "0"), "every='0' is not allowed\nhint: give a number of steps"),
-        (("--checkpoint", "ckpt", "--checkpoint-keep", "0"), "keep=0 is not allowed"),
+        (
+            ("--checkpoint", "ckpt", "--checkpoint-every", "0"),
+            "--checkpoint-every '0' is not allowed\nhint: give a number of steps",
+        ),
+        (("--checkpoint", "ckpt", "--checkpoint-keep", "0"), "--checkpoint-keep 0 is not allowed"),
         (("--checkpoint", "ckpt", "--max-restarts", "-1"), "--max-restarts -1 is not allowed\nhint: give 0 or more"),
         (("--checkpoint", "ckpt", "--ray", "--hosts", "2"), "--checkpoint does not work with --ray\nhint: "),
     ],

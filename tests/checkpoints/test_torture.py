@@ -138,7 +138,7 @@ def test_a_real_script_survives_every_fault(
         (("--faults", ""), "--faults names no fault\nhint: give some of kill,save"),
         (("--rounds", "0"), "--rounds 0 is not allowed\nhint: give 1 or more"),
         (("--minutes", "-1"), "--minutes -1 is not allowed\nhint: give more than 0"),
-        (("--checkpoint-every", "never"), "every='never' is not allowed\nhint: "),
+        (("--checkpoint-every", "never"), "--checkpoint-every 'never' is not allowed\nhint: "),
     ],
 )
 def test_options_that_make_no_sense_are_errors_before_anything_starts(

@@ -224,6 +224,25 @@ def test_an_error_is_a_line_and_a_hint(tmp_path: Path, capsys: pytest.CaptureFix
     assert err == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: {hint}\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--threads 0", "--threads 0 is not allowed\nhint: give a number above 0"),
+        ("--shard-mb -1", "--shard-mb -1 is not allowed\nhint: give a number above 0"),
+        ("--shard-mb inf", "--shard-mb inf is not allowed\nhint: give a number above 0"),
+        ("--class-names names.txt", "--class-names means nothing without --label\nhint: add --label NAMES"),
+        ("--label-separator +", "--label-separator means nothing without --label\nhint: add --label NAMES"),
+        ("--split-by label", "--split-by means nothing without --split\nhint: add --split PARTS"),
+    ],
+)
+def test_an_option_that_is_not_allowed_is_named_as_it_is_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, message: str
+) -> None:
+    code, out, err = abreast(capsys, "pack", class_folder(tmp_path / "in"), tmp_path / "out", *options.split())
+    assert (code, out) == (2, "") and err.startswith(f"abreast: error: {message}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = class_folder(tmp_path / "in")
     (source / "cat" / "x.jpg").write_bytes(b"no image")
@@ -377,7 +396,9 @@ def test_show_writes_a_picture_of_samples(tmp_path: Path, capsys: pytest.Capture
     assert abreast(capsys, "records", "show", tmp_path / "out", *arguments)[1] == f"{sheet}: 8 samples\n"
     assert pixels_of(sheet).shape == (2 * 64 + 4, 6 * 36 + 4, 3)
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "--count", 0)
-    assert code == 2 and "count=0 and size=128 are not allowed\nhint: give a count above 0" in err
+    assert code == 2 and "--count 0 is not allowed\nhint: give a number above 0" in err
+    code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "--size", 8)
+    assert code == 2 and "--size 8 is not allowed\nhint: give 16 to 2048 pixels" in err
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "no" / "sheet.png")
     assert code == 2 and "cannot write" in err and "hint: name a file such as sheet.png" in err
 

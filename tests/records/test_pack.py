@@ -320,10 +320,11 @@ def test_a_source_that_changed_is_reported_in_words(tmp_path: Path) -> None:
     listed.write_text("path\ncat/0.jpg\n")
     pack(listed, tmp_path / "out")
     listed.write_text("path\ncat/0.jpg\ncat/1.jpg\n")
-    for settings, words in (
+    changes: list[tuple[dict[str, Any], str]] = [
         ({}, "was begun with another source, or this one has changed since"),
         ({"size": 9}, "begun with size=None, and this command has size=9; its source is another, or has changed since"),
-    ):
+    ]
+    for settings, words in changes:
         with pytest.raises(DataError) as caught:
             pack(listed, tmp_path / "out", **settings)
         assert f"{words}: it had 1 item, this one has 2" in str(caught.value)
@@ -554,6 +555,12 @@ def test_invalid_settings_are_refused(tmp_path: Path, settings: dict[str, Any]) 
     with pytest.raises(DataError):
         pack(items(2), tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("settings", [{"threads": 0}, {"shard_mb": 0}], ids=str)
+def test_only_the_wrong_setting_is_named(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=rf"^{next(iter(settings))}=0 must be a number above 0$"):
+        pack(items(2), tmp_path / "out", **settings)
 
 
 def test_arrays_cannot_be_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from abreast.checkpoints import stop
-from abreast.checkpoints.policy import Policy, as_default
+from abreast.checkpoints.policy import Policy, as_default, every_of, keep_of
 from abreast.errors import LaunchError
 from abreast.launchers import read_world
 from abreast.options import CommandParser, add_option
@@ -53,11 +53,20 @@ def policy_of(options: argparse.Namespace) -> Policy | None:
         raise LaunchError(
             "--checkpoint does not work with --ray", "start the script on each host by a launcher, or with --hosts"
         )
+    check_numbers(options)
     values = {"every": options.checkpoint_every, "keep": options.checkpoint_keep, "reset": options.checkpoint_reset}
     policy = Policy(options.checkpoint, **{name: value for name, value in values.items() if value is not None})
     if options.max_restarts is not None:
         _check_restarts(options)
     return policy
+
+
+def check_numbers(options: argparse.Namespace) -> None:
+    """Raise `CheckpointError`, by the option's name, for an interval or a number of checkpoints that is not allowed."""
+    if options.checkpoint_every is not None:
+        every_of(options.checkpoint_every, "--checkpoint-every ")
+    if options.checkpoint_keep is not None:
+        keep_of(options.checkpoint_keep, "--checkpoint-keep ")
 
 
 def under_policy(policy: Policy | None, run: Callable[[], int]) -> int:

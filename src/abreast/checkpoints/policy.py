@@ -45,38 +45,37 @@ class Policy:
         for name, value in (
             ("folder", _folder_of(folder)),
             ("every", every_of(every)),
-            ("keep", _keep_of(keep)),
+            ("keep", keep_of(keep)),
             ("reset", reset),
         ):
             object.__setattr__(self, name, value)
 
 
-def every_of(value: int | str | Every) -> Every:
+def every_of(value: int | str | Every, name: str = "every=") -> Every:
     """The interval for a user's `500`, `"500 steps"`, `"30s"`, `"10min"`, `"1h"` or `"epoch"`.
 
-    Raises `CheckpointError` for anything else, and for numbers of 0 or less.
+    Raises `CheckpointError` for anything else, and for numbers of 0 or less. `name` stands before the value in the error.
     """
     if isinstance(value, Every):
         return value
     if value == "epoch":
         return Every()
     number, unit = _parts(value)
-    if number <= 0 or number == float("inf"):
-        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
-    if unit in _UNITS:
-        return Every(seconds=number * _UNITS[unit])
-    if unit != "step" or number != int(number):
-        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
-    return Every(steps=int(number))
+    if 0 < number < float("inf"):
+        if unit in _UNITS:
+            return Every(seconds=number * _UNITS[unit])
+        if unit == "step" and number == int(number):
+            return Every(steps=int(number))
+    raise CheckpointError(f"{name}{value!r} is not allowed", _HINT)
 
 
 def _parts(value: int | str) -> tuple[float, str]:
-    """A number and its unit, without a plural s; `step` is the default unit."""
+    """A number and its unit, without a plural s; `step` is the default unit. 0 if there is no number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value, "step"
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value) if isinstance(value, str) else None
     if found is None:
-        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
+        return 0, ""
     unit = found[2] or "step"
     return float(found[1]), unit if len(unit) == 1 else unit.removesuffix("s")
 
@@ -96,9 +95,10 @@ def _folder_of(folder: str | os.PathLike[str]) -> str:
     return path
 
 
-def _keep_of(keep: int) -> int:
+def keep_of(keep: int, name: str = "keep=") -> int:
+    """The number of checkpoints that stay. Raises `CheckpointError` unless it is 1 or more; `name` as in `every_of`."""
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-        raise CheckpointError(f"keep={keep!r} is not allowed", "give the number of checkpoints that stay, 1 or more")
+        raise CheckpointError(f"{name}{keep!r} is not allowed", "give the number of checkpoints that stay, 1 or more")
     return keep
 
 

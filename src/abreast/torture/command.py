@@ -74,15 +74,15 @@ def run(options: argparse.Namespace) -> int:
 
 def request_of(options: argparse.Namespace) -> Request:
     """The request of the options. Raises `AbreastError` before anything starts."""
-    from abreast.checkpoints.policy import Policy
+    from abreast.checkpoints.options import check_numbers
     from abreast.torture.campaign import Request
     from abreast.torture.side import StartSpec
 
     if not options.module:
         check_file(options.script)
     _check_numbers(options)
+    check_numbers(options)
     every = options.checkpoint_every or ""
-    Policy("checkpoints", every or "10min", options.checkpoint_keep)
     placements = _placements(run_command.run_options(options))
     faults = _faults(options.faults, len(placements))
     spec = StartSpec(

@@ -46,10 +46,10 @@ def write_sheet(
     """
     if count is None:
         count = _COUNT_OF_ROWS if augment else _COUNT
-    if count < 1 or not 16 <= size <= 2048:
-        raise DataError(
-            f"count={count} and size={size} are not allowed", "give a count above 0, and a size from 16 to 2048 pixels"
-        )
+    if count < 1:
+        raise DataError(f"--count {count} is not allowed", "give a number above 0")
+    if not 16 <= size <= 2048:
+        raise DataError(f"--size {size} is not allowed", "give 16 to 2048 pixels")
     with Records(folder) as records:
         if not len(records):
             raise DataError(f"{records.folder} is empty", "pack at least one image")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
+from abreast.errors import DataError
 from abreast.options import add_option
 from abreast.stderr import StatusLine, tell
 from abreast.stdout import say
@@ -16,6 +18,9 @@ _SETTINGS = (
     *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed", "split_by"),
     *("image", "columns", "label", "label_separator", "class_names", "on_error", "dry_run"),
 )
+
+# Options that mean nothing without another one, and that one with its value.
+_BESIDE = {"label_separator": "label NAMES", "class_names": "label NAMES", "split_by": "split PARTS"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from abreast.records.packing import packer
 
+    _check(options)
     settings = {name: getattr(options, name) for name in _SETTINGS}
     if options.label is not None:
         settings["label"] = ",".join(options.label)
@@ -120,6 +126,22 @@ def run(options: argparse.Namespace) -> int:
         line.end()
     say(str(summary))
     return 1 if summary.dry_run and summary.skipped else 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise `DataError` for options that `pack` would refuse by the names of its arguments."""
+    for name in ("threads", "shard_mb"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            raise DataError(f"{_option(name)} {value:g} is not allowed", "give a number above 0")
+    for name, other in _BESIDE.items():
+        needed = other.split()[0]
+        if getattr(options, name) is not None and getattr(options, needed) is None:
+            raise DataError(f"{_option(name)} means nothing without --{needed}", f"add --{other}")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 class ProgressLine:

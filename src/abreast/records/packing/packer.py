@@ -112,8 +112,8 @@ def pack(
     recipe = checked_recipe(storage, size, quality)
     if on_error not in ("stop", "skip"):
         raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")
-    if not 0 < shard_mb < math.inf or (threads is not None and threads < 1):
-        raise DataError(f"shard_mb={shard_mb} and threads={threads} must be numbers above 0")
+    _check_above_zero("shard_mb", shard_mb)
+    _check_above_zero("threads", threads)
     folder = _folder(dest)
     with readable():
         _check_apart(source, folder)
@@ -168,6 +168,11 @@ def _whole(name: str, value: int | None) -> int | None:
         return None if value is None else operator.index(value)
     except TypeError:
         raise DataError(f"{name} must be a whole number, not {value!r:.80}") from None
+
+
+def _check_above_zero(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value < math.inf:
+        raise DataError(f"{name}={value} must be a number above 0")
 
 
 def _check_apart(source: Any, folder: Path) -> None:
