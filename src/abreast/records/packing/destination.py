@@ -124,4 +124,6 @@ def _check_same(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
 def _counts(old: Any, new: Any) -> str:
     """The numbers of items of two sources, if they are known and differ."""
     was, now = ((source or {}).get("num_items") for source in (old, new))
-    return "" if None in (was, now) or was == now else f": it had {counted(was, 'item')}, this one has {now:,}"
+    if was is None or now is None or was == now:
+        return ""
+    return f": it had {counted(was, 'item')}, this one has {now:,}"
