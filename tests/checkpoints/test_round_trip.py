@@ -161,6 +161,15 @@ def test_where_all_are_bad_nothing_begins_anew_silently(tmp_path: Path) -> None:
         newest_good(tmp_path)
 
 
+def test_the_oldest_one_has_no_other_to_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_checkpoint(tmp_path, "other", small(1))
+    (write_checkpoint(tmp_path, "mine", small(1)) / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"the 1 checkpoint in .* cannot be read\nhint: restore it from a copy"):
+        newest_good(tmp_path, "mine")
+    err = capsys.readouterr().err
+    assert "abreast: the checkpoint mine cannot be read, and there is none before it: " in err and "tried" not in err
+
+
 def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     for step in range(5):
         write_checkpoint(tmp_path, f"000{step}", small(step))

@@ -46,9 +46,13 @@ def newest_good(folder: str | os.PathLike[str], prefix: str = "") -> tuple[str, 
         try:
             return name, read_checkpoint(Path(folder) / name)
         except CheckpointError as error:
-            tell(f"the checkpoint {name} cannot be read, the one before it is tried: {error.message}")
+            then = "and there is none before it" if name == names[0] else "the one before it is tried"
+            tell(f"the checkpoint {name} cannot be read, {then}: {error.message}")
     if not names:
         return None
+    if len(names) == 1:
+        hint = "restore it from a copy, or move it away to begin anew"
+        raise CheckpointError(f"the 1 checkpoint in {folder} cannot be read", hint)
     hint = "restore one from a copy, or move them away to begin anew"
     raise CheckpointError(f"none of the {len(names)} checkpoints in {folder} can be read", hint)
 
