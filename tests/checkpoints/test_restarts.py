@@ -84,7 +84,7 @@ def test_a_script_that_crashes_twice_without_progress_is_given_up(folder: Folder
         "abreast: the script ended with exit code 1; it starts again at its beginning: there is no checkpoint yet "
         "(restart 1 of 5)",
         "abreast: error: the script ended with exit code 1 again, without a new checkpoint since it was started",
-        "hint: look at the error above; once its cause is gone, start the same command",
+        "hint: look at the error above; once the cause is gone, start the same command",
     ]
 
 
@@ -94,8 +94,25 @@ def test_restarts_are_used_up(folder: Folder) -> None:
     assert (end.code, starts(folder)) == (4, 2)
     assert end.err.splitlines()[-2:] == [
         "abreast: error: the script ended with exit code 4, and has been started again 1 times already",
-        "hint: look at the error above; once its cause is gone, start the same command; it goes on from step-2",
+        "hint: look at what the script printed above; once the cause is gone, start the same command; it goes on from step-2",
     ]
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("crash", "hint"),
+    [
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "SIGKILL leaves no message: the system sends it when memory runs out (see `dmesg`), a job manager at a limit",
+        ),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV leaves no traceback; `PYTHONFAULTHANDLER=1` prints one"),
+        ("sys.exit(75)", "look at what the script printed above"),
+    ],
+)
+def test_an_end_without_an_error_is_not_called_one(folder: Folder, crash: str, hint: str) -> None:
+    end = folder.python(*command(folder, crash, "--max-restarts", "1"))
+    assert end.err.splitlines()[-1] == f"hint: {hint}; once the cause is gone, start the same command"
 
 
 @pytest.mark.in_turn

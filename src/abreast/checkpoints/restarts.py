@@ -25,6 +25,7 @@ _SUPERVISOR = "ABREAST_SUPERVISOR"
 _WAITED_FOR = {*SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SI_KERNEL = 128  # from the terminal, which also sends it to the child
 _USAGE, _CTRL_C = 2, 130
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _PAUSE_SECONDS = 1.0
 _LOOK_SECONDS = 5.0
 
@@ -87,18 +88,27 @@ def _goes_on(code: int, restart: int, max_restarts: int, before: Checkpoints, af
     how = _how(code)
     place = f"from {after.newest[0]}" if after.newest else "at its beginning: there is no checkpoint yet"
     if restart == max_restarts:
-        fail(WorkerError(f"{how}, and has been started again {max_restarts} times already", _hint(after)))
+        fail(WorkerError(f"{how}, and has been started again {max_restarts} times already", _hint(code, after)))
     elif restart > 0 and after.newest == before.newest:
-        fail(WorkerError(f"{how} again, without a new checkpoint since it was started", _hint(after)))
+        fail(WorkerError(f"{how} again, without a new checkpoint since it was started", _hint(code, after)))
     else:
         tell(f"{how}; it starts again {place} (restart {restart + 1} of {max_restarts})")
         return True
     return False
 
 
-def _hint(checkpoints: Checkpoints) -> str:
+def _hint(code: int, checkpoints: Checkpoints) -> str:
     goes_on = f"; it goes on from {checkpoints.newest[0]}" if checkpoints.newest else ""
-    return f"look at the error above; once its cause is gone, start the same command{goes_on}"
+    return f"{_where_to_look(code)}; once the cause is gone, start the same command{goes_on}"
+
+
+def _where_to_look(code: int) -> str:
+    """Only an exception, which ends a script with 1, leaves an error for sure."""
+    if code == -signal.SIGKILL:
+        return "SIGKILL leaves no message: the system sends it when memory runs out (see `dmesg`), a job manager at a limit"
+    if -code in _FAULTS:
+        return f"{signal.Signals(-code).name} leaves no traceback; `PYTHONFAULTHANDLER=1` prints one"
+    return "look at the error above" if code == 1 else "look at what the script printed above"
 
 
 def _how(code: int) -> str:
