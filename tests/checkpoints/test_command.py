@@ -60,6 +60,18 @@ def test_list_prints_json(three: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert all(each.keys() == found[0].keys() for each in found)
 
 
+def test_json_needs_no_action(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(three), "list", "--json"]) == 0
+    names = [each["name"] for each in json.loads(capsys.readouterr().out)]
+    for typed in ([str(three), "--json"], ["--json", str(three)], [str(three), "--json", "list"]):
+        assert main(["checkpoints", *typed]) == 0
+        assert [each["name"] for each in json.loads(capsys.readouterr().out)] == names
+    assert main(["checkpoints", "--json", str(three), "verify"]) == 1
+    assert [each["good"] for each in json.loads(capsys.readouterr().out)] == [True, True, False]
+    assert main(["checkpoints", "--json", str(three), "prune", "--keep", "1"]) == 2
+    assert "prune prints no JSON\nhint: leave out --json" in capsys.readouterr().err
+
+
 def test_verify_names_each_damage_and_fails(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = three / "fit0001-000000-000000004" / TENSORS
     data = bytearray(file.read_bytes())

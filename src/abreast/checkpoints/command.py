@@ -21,13 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="FOLDER", help="a folder that `abreast.Checkpoint` or `--checkpoint` wrote to"
     )
+    parser.add_argument("--json", action="store_true", help="print a JSON list, as list and verify do")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     for name, about in _ACTIONS.items():
         action = add_command(actions, name, about)
         if name == "list":
-            action.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
+            _add_json(action, "print a JSON list; sizes are in bytes")
         if name == "verify":
-            action.add_argument("--json", action="store_true", help="print a JSON list")
+            _add_json(action, "print a JSON list")
         if name == "prune":
             action.add_argument("--keep", metavar="N", type=int, required=True, help="how many stay")
         if name == "export":
@@ -35,7 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add_option(action, "--output", ("-o",), metavar="FILE", default="model.keras", help="default: model.keras")
 
 
+def _add_json(action: argparse.ArgumentParser, about: str) -> None:
+    # Without a default, this does not undo a `--json` before the action.
+    action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=about)
+
+
 def run(options: argparse.Namespace) -> int:
+    if options.json and options.action not in (None, "list", "verify"):
+        raise CheckpointError(f"{options.action} prints no JSON", "leave out --json")
     actions = {"list": _list, "verify": _verify, "prune": _prune, "export": _export}
     return actions[options.action or "list"](options)
 
@@ -44,7 +52,7 @@ def _list(options: argparse.Namespace) -> int:
     from abreast.checkpoints.report import facts, table
 
     found = facts(options.folder)
-    say(json.dumps(found, indent=2) if getattr(options, "json", False) else table(options.folder, found))
+    say(json.dumps(found, indent=2) if options.json else table(options.folder, found))
     return 0
 
 
