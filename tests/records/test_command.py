@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from abreast import cli
+from abreast.checkpoints.write import write_checkpoint
 from abreast.errors import DataError
 from abreast.installing import install_command
 from abreast.records import Item, Progress, Records, extract, pack
@@ -19,6 +20,7 @@ from abreast.records.format.manifest import bound, unbound
 from abreast.records.loading import sheet
 from abreast.records.packing.command import ProgressLine
 from abreast.records.reading import extractor
+from tests.checkpoints.samples import small
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
 
@@ -99,6 +101,19 @@ def test_verify_of_something_else_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
         code, out, err = abreast(capsys, "records", "verify", folder)
         assert (code, out) == (2, "")
         assert f"{folder} holds no packed images\nhint: name a folder" in err
+
+
+@pytest.mark.parametrize("action", ["info", "verify"])
+def test_a_folder_of_checkpoints_is_no_data_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    write_checkpoint(tmp_path, "fit0001", small())
+    code, _, err = abreast(capsys, "records", action, tmp_path)
+    assert code == 2 and f"{tmp_path} holds no packed images" in err and "parts" not in err
+    small_pack(tmp_path / "both" / "train")
+    write_checkpoint(tmp_path / "both", "a", small())
+    code, _, err = abreast(capsys, "records", action, tmp_path / "both")
+    assert code == 2 and f"hint: name one of its parts: {tmp_path / 'both' / 'train'}" in err
 
 
 def test_extract_gives_files_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

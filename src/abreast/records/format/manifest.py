@@ -68,6 +68,11 @@ def has_shard(folder: Path) -> bool:
     return (folder / f"{shard_name(0)}.index").exists()
 
 
+def parts_in(folder: Path) -> list[Path]:
+    """The data sets in a folder, with a manifest and shards. A checkpoint has a manifest, too."""
+    return [path.parent for path in sorted(folder.glob(f"*/{MANIFEST}")) if any(path.parent.glob("shard-*"))]
+
+
 def bound(content: Any) -> bytes:
     """The bytes of a file that holds `content` and its digest, in its one spelling."""
     text = json.dumps({"content": content, "sha256": _digest(content)}, indent=1, sort_keys=True, ensure_ascii=False)
@@ -133,10 +138,12 @@ def _no_manifest(folder: Path, error: OSError) -> DataError:
     if (folder / PACKING).exists():
         hint = "wait for the packer, or run the same `abreast pack` again: it continues where it stopped"
         return DataError(f"{folder} is not completely packed: a packer is at work, or was stopped", hint)
-    parts = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    parts = parts_in(folder)
     if parts:
-        hint = f"name one of its parts: {folder / parts[0]}"
-        return DataError(f"{folder} is not one data set: it has the parts {', '.join(parts)}", hint)
+        names = ", ".join(part.name for part in parts)
+        return DataError(
+            f"{folder} is not one data set: it has the parts {names}", f"name one of its parts: {parts[0]}"
+        )
     return DataError(f"{folder} holds no packed images: there is no {MANIFEST}", "make it with `abreast pack`")
 
 

@@ -30,7 +30,7 @@ def verify(folder: str | PathLike[str]) -> list[str]:
     """
     path = Path(fspath(folder))
     if not _is_known(path):
-        parts = [found.parent for found in sorted(path.glob(f"*/{manifest.MANIFEST}"))]
+        parts = manifest.parts_in(path)
         hint = f"name one of its parts: {parts[0]}" if parts else "name a folder that `abreast pack` made"
         raise DataError(f"{path} holds no packed images", hint)
     try:
