@@ -396,6 +396,17 @@ def test_without_a_command_the_help_is_printed(folder: Folder) -> None:
         ("plan --machin=dgx-2", "abreast plan: error: unknown option --machin\nhint: did you mean --machine"),
         ("records info --jsn", "abreast records info: error: unknown option --jsn\nhint: did you mean --json?\n"),
         ("records show d --sede 1", "abreast records show: error: unknown option --sede\nhint: did you mean --seed"),
+        (
+            "checkpoints list ck",
+            "abreast checkpoints: error: there is no action 'ck'\nhint: write `abreast checkpoints ck list`",
+        ),
+        ("records ck info", "abreast records: error: there is no action 'ck'\nhint: write `abreast records info ck`"),
+        (
+            "run -lead.py",
+            "abreast run: error: unknown option -lead.py\nhint: a file of this name is written ./-lead.py",
+        ),
+        ("run -x", "abreast run: error: unknown option -x\nhint: options of the script come after its name, as in "),
+        ("run -x train.py", "abreast run: error: unknown option -x\nhint: "),
         ("records info", "abreast records info: error: the following arguments are required: DEST\n"),
     ],
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 _KINDS: dict[Any, tuple[str, str]] = {int: ("whole number", "4"), float: ("number", "2.5")}
@@ -33,8 +35,14 @@ class CommandParser(argparse.ArgumentParser):
         super().error(message)
 
     def _unknown_option(self) -> str | None:
-        options = (word.partition("=")[0] for word in self._typed if word.startswith("--") and word != "--")
-        return next((option for option in options if option not in self._option_string_actions), None)
+        words = self._typed[: self._typed.index("--")] if "--" in self._typed else self._typed
+        options = (word.partition("=")[0] for word in words if re.match(r"-[^\d.]", word))  # a number is a value
+        return next((option for option in options if not self._is_known(option)), None)
+
+    def _is_known(self, option: str) -> bool:
+        """Whether this is an option, or a short one with its value, as in `-ofile`."""
+        short = "" if option.startswith("--") else option[:2]
+        return not self._option_string_actions.keys().isdisjoint((option, short))
 
     def _option_among(self, words: Sequence[str]) -> str | None:
         """The first long option of this command among the arguments of a script."""
@@ -51,6 +59,8 @@ class CommandParser(argparse.ArgumentParser):
         if self.script_follows:
             near = f"{hint} " if nearest(option, self._long_options()) else ""
             hint = f"{near}options of the script come after its name, as in `{self.prog} train.py {option}`"
+            if option.endswith(".py"):
+                hint = f"a file of this name is written ./{option}"
         self.error(f"unknown option {option}\nhint: {hint}")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -67,12 +77,22 @@ class CommandParser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             from abreast.nearest import did_you_mean
 
-            hint = did_you_mean(str(value), [str(each) for each in action.choices])
+            hint = self._other_order(value, action.choices) or did_you_mean(str(value), list(map(str, action.choices)))
             name = _name(action)
             what = (
                 f"{name} {value!r} is not known" if action.option_strings else f"there is no {name.lower()} {value!r}"
             )
             self.error(f"{what}\nhint: {hint}")
+
+    def _other_order(self, value: str, actions: Iterable[str]) -> str | None:
+        """A hint for `checkpoints list FOLDER`, whose folder comes before the action. None if no action was typed."""
+        words = list(self._typed)
+        other = next((word for word in words if word in actions), None)
+        if other is None or value not in words:
+            return None
+        first, second = words.index(value), words.index(other)
+        words[first], words[second] = other, value
+        return f"write `{self.prog} {shlex.join(words)}`"
 
     def _long_options(self) -> list[str]:
         shown = (action for action in self._actions if action.help is not argparse.SUPPRESS)
