@@ -71,6 +71,12 @@ def test_the_page_names_no_address_to_load_from(make: Callable[[], Diagnosis]) -
     assert re.findall(r"https?:|@import|url\(|src=", text) == []
 
 
+def test_the_text_of_a_span_has_only_numbers_that_a_reader_knows() -> None:
+    texts = re.findall(r"<title>(main: step, [^<]*)</title>", str(page(diagnoses.starving())))
+    assert texts and not any("kind" in text for text in texts)
+    assert "batch 3" in str(page(diagnoses.starving()))
+
+
 def test_a_page_of_much_data_stays_small_and_reports_omissions() -> None:
     text = page(diagnoses.enormous())
     assert len(text.encode()) < 1_500_000  # 0.75 MB

@@ -96,6 +96,7 @@ def devices(diagnosis: Diagnosis) -> Markup:
     return section("Devices", about, tag("div", *charts, class_="pair"), key, detail)
 
 
+_KIND = "kind"  # a number of a step function, which says nothing to a reader
 _HEADS = ("device", "samples", "median utilisation", "most memory", "median clock")
 
 
@@ -118,7 +119,8 @@ def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
 def _description(span: Span, start: int) -> str:
     """A span in words, such as `main: compute, 33.3 ms from 12.30 to 45.60 ms, rows 128`."""
     begin, end = (span.start_ns - start) / 1e6, (span.end_ns - start) / 1e6
-    numbers = "".join(f", {_number(name, value)}" for name, value in list(span.numbers.items())[:8])
+    known = [(name, value) for name, value in span.numbers.items() if name != _KIND]
+    numbers = "".join(f", {_number(name, value)}" for name, value in known[:8])
     place = f"from {begin:.2f} to {end:.2f} ms"
     return f"{shortened(span.track, 80)}: {shortened(span.name, 80)}, {duration(span.seconds)} {place}{numbers}"
 
