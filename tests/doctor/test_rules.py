@@ -124,6 +124,22 @@ def test_the_slowest_callback_is_named() -> None:
     assert "Logger takes 30% of each step" in finding.what
 
 
+@pytest.mark.parametrize(
+    ("method_seconds", "text"),
+    [
+        (0.0, "12 ms of 40 ms; its methods run for 0 ms"),
+        (0.011, "12 ms of 40 ms; its methods run for 11 ms"),
+        (0.013, "12 ms of 40 ms; its methods run for 13 ms"),
+        (0.020, "12 ms of 40 ms; its methods run for 20 ms, partly beside computing or input"),
+        (0.030, "12 ms of 40 ms; its methods run for 30 ms, mostly beside computing or input"),
+    ],
+)
+def test_a_callback_may_run_longer_than_it_costs(method_seconds: float, text: str) -> None:
+    callbacks = Callbacks({"Logger": method_seconds})
+    (finding,) = findings(facts(measure(names.NO_CALLBACKS, 0.7 * STEP), callbacks=callbacks))
+    assert finding.evidence == text
+
+
 def test_the_progress_bar_is_named_when_the_callbacks_are_quick() -> None:
     callbacks = Callbacks({"Logger": 0.0001}, progress_bar=True)
     (finding,) = findings(facts(measure(names.NO_CALLBACKS, 0.7 * STEP), callbacks=callbacks))

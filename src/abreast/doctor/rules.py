@@ -57,16 +57,27 @@ def slow_callbacks(facts: Facts) -> Finding | None:
         advice = "let them act every few steps instead of at every step"
     else:
         name = callbacks.slowest
-        who, how = name, f"{milliseconds(callbacks.per_step[name])} in its methods"
+        who, how = name, _in_methods(callbacks.per_step[name], lost)
         advice = f"let {name} act every few steps instead of at every step, or in a thread of its own"
     return Finding(
         "slow-callbacks",
         f"{who} takes {percent(lost, facts)} of each step",
-        f"{milliseconds(lost)} of {milliseconds(facts.step_seconds)}: {how}",
+        f"{milliseconds(lost)} of {milliseconds(facts.step_seconds)}; {how}",
         advice,
         lost,
         rows_after(facts, lost),
     )
+
+
+def _in_methods(seconds: float, lost: float) -> str:
+    """The time of a callback's methods. It exceeds what a step loses where devices compute, or input is read, meanwhile."""
+    hidden = max(0.0, seconds - lost)
+    share = (
+        ""
+        if hidden <= 0.1 * seconds
+        else f", {'mostly' if hidden > seconds / 2 else 'partly'} beside computing or input"
+    )
+    return f"its methods run for {milliseconds(seconds)}{share}"
 
 
 def all_reduce(facts: Facts) -> Finding | None:
