@@ -31,6 +31,7 @@ from abreast.exact.members import (
     with_inner,
 )
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
+from abreast.exact.overflow import overflowing_as_half
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
 from abreast.exact.python_changes import BuildChanges, ReplicaChanges, noting_build, was_changed_by_build
@@ -103,6 +104,7 @@ __all__ = [
     "of_calls",
     "optimizers",
     "other_rows",
+    "overflowing_as_half",
     "overrides_step",
     "python_once",
     "refill",

@@ -62,6 +62,8 @@ class SharedGradients:
             plain(grads, trainable_variables)
             return
         sums = self._sums(turns, optimizer, grads, trainable_variables)
+        if turns.reach.total > 1 and trainable_variables is not None:
+            sums = exact.overflowing_as_half(self._model, optimizer, sums, list(trainable_variables))
         with self._working(turns, optimizer):
             plain(sums, trainable_variables)
 

@@ -220,6 +220,8 @@ class ReplicaStep:
             if not updates:
                 # Zeros of the same shape that take no memory.
                 gradients = [None if each is None else each.new_zeros(()).expand_as(each) for each in gradients]
+            elif self.link.num_replicas > 1:
+                gradients = exact.overflowing_as_half(self.model, self.model.optimizer, gradients, weights)
             self.model.optimizer.apply(gradients, weights)
 
 
@@ -308,6 +310,8 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         own = list(grads)
         with torch.no_grad():
             sums = _sum_weighted(running, own)
+            if running.link.num_replicas > 1 and trainable_variables is not None:
+                sums = exact.overflowing_as_half(running.model, self, sums, list(trainable_variables))
         for variable, gradient, total in zip(trainable_variables or (), own, sums, strict=False):
             if gradient is not None and variable.value.grad is gradient:  # what callbacks read is of all rows, too
                 variable.value.grad = total
