@@ -14,6 +14,7 @@ from abreast.exact.rows import RowAxis
 
 RowAxes = tuple[RowAxis | None, ...]
 # The findings that say what is computed from which rows.
+_BY_CALL = ("given", "outputs")  # calls and metrics may come later: only what is known of one before can change
 _OF_STEPS = ("gathered", "gathered_of_few", "few_rows", "sums", "assigned", "given", "logs", "outputs", "left_in_calls")
 
 
@@ -79,8 +80,14 @@ class Relations:
     def is_part_of(self, other: Relations) -> bool:
         """Whether steps by the findings of `other` already compute what these findings ask for."""
         new = replace(other)
-        new.add(self)
-        return all(getattr(new, name) == getattr(other, name) for name in _OF_STEPS)
+        # The losses of members on all rows are those of all rows.
+        new.add(replace(self, sums=self.sums - other.gathered.keys()))
+        return all(
+            all(getattr(new, name)[key] == value for key, value in getattr(other, name).items())
+            if name in _BY_CALL
+            else getattr(new, name) == getattr(other, name)
+            for name in _OF_STEPS
+        )
 
     def with_steps_of(self, other: Relations) -> Relations:
         """These findings, with steps as by those of `other`."""

@@ -91,6 +91,12 @@ def is_checked(model: Any) -> bool:
     return model in _found
 
 
+def keeps_rows_in_python(model: Any) -> bool:
+    """Whether code of a model keeps results of its rows in Python, as was announced: replicas have their own."""
+    found = _found.get(model)
+    return found is not None and bool(found.kept or found.left or found.apart)
+
+
 def settled_states(model: Any) -> set[int]:
     """Identities of the variables that changed in a check: steps combine them as one device would."""
     return _found[model].settled if is_checked(model) else set()
@@ -183,8 +189,10 @@ class RowCheck:
             is_by_steps = not (known.is_stale or known.compiled != compiled or shows_more)
             if is_by_steps and not found.is_part_of(all_found):
                 _say_late(self._model, known, found, all_found, self._is_traced)
-                if self._is_traced:  # to trace the step again would change what it computes, unlike plain Keras's
-                    found = found.with_steps_of(all_found)
+            if (
+                is_by_steps and self._is_traced
+            ):  # else the step would be traced again, and see other Python than plain Keras's
+                found = found.with_steps_of(all_found)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
         self._last = known

@@ -23,6 +23,7 @@ from abreast.exact.install import install
 from abreast.exact.members import name_of
 from abreast.exact.own_step import call_in_step, overrides_step
 from abreast.exact.probe import Probe
+from abreast.exact.row_check import keeps_rows_in_python
 from abreast.exact.warn_once import warn_once
 
 _MOST_NUMBERS = 4096  # of a tensor that are looked at one by one
@@ -91,7 +92,7 @@ def announce_unlike(
     """
     first, *others = found
     for result, name in zip(others, names[1:], strict=True):
-        if what := _difference(first, result):
+        if what := _difference(first, result, with_results=not keeps_rows_in_python(model)):
             if not _difference(first, again()):
                 warn_once(
                     model,
@@ -103,13 +104,13 @@ def announce_unlike(
             return
 
 
-def _difference(first: ShortResults, other: ShortResults) -> str:
+def _difference(first: ShortResults, other: ShortResults, with_results: bool = True) -> str:
     if first.error != other.error:
         return f"its run of the same rows ended with {other.error or 'no error'}, and there with {first.error or 'no error'}"
     for one, two in zip(first.weights, other.weights, strict=False):
         if _are_unlike(one, two):
             return f"{one.name} has other values"
-    if first.draws or other.draws:
+    if first.draws or other.draws or not with_results:
         return ""
     for one, two in zip(first.results, other.results, strict=False):
         if one.name != two.name or _are_unlike(one, two):

@@ -16,6 +16,8 @@ _LOOPS = ("While", "StatelessWhile")
 _SHARED = re.compile("IteratorGetNext|LookupTable(Insert|Remove|Import)|Queue(Dequeue|Enqueue)|Stack(Pop|Push)V")
 OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _ASSERTION = "AssertGuard"
+_GRADIENT = "gradient_tape"  # the loop of its values is in the same graph
+_RECURRENT = "keras/src/backend/tensorflow/rnn.py"
 _SETTING = re.compile("Assign|Resource(Scatter|Apply|SparseApply)")
 _SETS = "_abreast_sets"  # an attribute of a concrete function: what `sets_variables` has found
 
@@ -60,9 +62,15 @@ def decides_by_own_rows(graph: Any, shards: Sequence[Sequence[Any]], num_replica
     return any(
         0 < len(_replicas_behind(decider, place, elsewhere)) < num_replicas
         for operation in graph.get_operations()
-        if operation.type in (*_CONDITIONS, *_LOOPS) and _ASSERTION not in operation.name
+        if operation.type in _CONDITIONS or (operation.type in _LOOPS and not _is_of_keras(operation))
+        if _ASSERTION not in operation.name
         for decider in _deciders(operation)
     )
+
+
+def _is_of_keras(loop: Any) -> bool:
+    """Whether a loop is that of a recurrent layer, which masks the steps that a row does not need, or of a gradient."""
+    return _GRADIENT in loop.name or any(frame.filename.endswith(_RECURRENT) for frame in loop.traceback)
 
 
 def _deciders(operation: Any) -> list[Any]:
