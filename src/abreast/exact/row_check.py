@@ -192,7 +192,7 @@ class RowCheck:
             if (
                 is_by_steps and self._is_traced
             ):  # else the step would be traced again, and see other Python than plain Keras's
-                found = found.with_steps_of(all_found)
+                found = found.with_steps_of(known.found)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
         self._last = known
