@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "abreast"
 # Lists of something else that name all frameworks, among other things.
 OTHER_LISTS = {
+    "backend/fingerprint.py": "packages whose plain objects are not compared between processes",
     "backend/builds.py": "files that show the build of each framework",
     "exact/members.py": "modules whose classes are not the user's",
     "users_functions.py": "packages that the code of models and losses uses, and whose own code is not searched",

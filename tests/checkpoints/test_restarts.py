@@ -210,7 +210,6 @@ def test_the_script_reads_what_it_is_given_and_its_children_are_not_supervised(f
         (("--checkpoint-every", "1h"), "--checkpoint-every is given, and --checkpoint is not"),
         (("--checkpoint-keep", "3"), "--checkpoint-keep is given, and --checkpoint is not"),
         (("--checkpoint-reset",), "--checkpoint-reset is given, and --checkpoint is not"),
-        (("--checkpoint", ""), "the folder '' for checkpoints is not allowed"),
         (
             ("--checkpoint", "ckpt", "--checkpoint-every", "0"),
             "--checkpoint-every '0' is not allowed\nhint: give a number of steps",

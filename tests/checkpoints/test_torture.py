@@ -135,7 +135,7 @@ def test_a_real_script_survives_every_fault(
     ("options", "message"),
     [
         (("--faults", "kil"), "there is no fault 'kil'\nhint: did you mean kill?"),
-        (("--faults", ""), "--faults names no fault\nhint: give some of kill,save"),
+        (("--faults", ","), "--faults names no fault\nhint: give some of kill,save"),
         (("--rounds", "0"), "--rounds 0 is not allowed\nhint: give 1 or more"),
         (("--minutes", "-1"), "--minutes -1 is not allowed\nhint: give more than 0"),
         (("--checkpoint-every", "never"), "--checkpoint-every 'never' is not allowed\nhint: "),

@@ -131,7 +131,7 @@ def test_a_changed_index_is_another_source(tmp_path: Path) -> None:
     pack(tmp_path / "a.rec", tmp_path / "out")
     index = (tmp_path / "a.idx").read_text()
     (tmp_path / "a.idx").write_text("1" + index)
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(tmp_path / "a.rec", tmp_path / "out")
 
 

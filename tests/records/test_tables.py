@@ -94,7 +94,7 @@ def test_a_table_of_paths_is_as_a_csv(tmp_path: Path) -> None:
         assert dict(records[2].columns) == {"label": 3, "text": "c"}
     image = tmp_path / "cat" / "1.jpg"
     os.utime(image, ns=(0, image.stat().st_mtime_ns + 1))
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(tmp_path / "t.parquet", tmp_path / "out")
 
 
@@ -301,7 +301,7 @@ def test_a_data_set_of_hugging_face_is_packed(tmp_path: Path) -> None:
         assert [bytes(sample.data) for sample in records] == [png(i) for i in range(150)]
         assert records.class_names == ("cat", "dog") and records[149].columns["text"] == "t149"
     assert pack(data, tmp_path / "out", storage="keep").num_now == 0
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(Dataset(table(count=150), "bar"), tmp_path / "out", storage="keep")
 
 
@@ -386,5 +386,5 @@ def test_image_files_that_rows_name_are_read(tmp_path: Path) -> None:
     summary = pack(tmp_path / "a.parquet", tmp_path / "out", on_error="skip")
     assert summary.num_samples == 1 and summary.skipped[0].text == "there is no such file"
     (tmp_path / "0.png").write_bytes(png(1))
-    with pytest.raises(DataError, match="begun with source="):
+    with pytest.raises(DataError, match="begun with another source"):
         pack(tmp_path / "a.parquet", tmp_path / "out", on_error="skip")

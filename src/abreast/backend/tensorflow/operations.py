@@ -77,7 +77,10 @@ def _deciders(operation: Any) -> list[Any]:
     """The operations whose results a condition or a loop decides by."""
     if operation.type in _CONDITIONS:
         return [operation.inputs[0].op]
-    condition, body = (operation.graph._get_function(operation.get_attr(name).name).graph for name in ("cond", "body"))
+    functions = [operation.graph._get_function(operation.get_attr(name).name) for name in ("cond", "body")]
+    condition, body = (getattr(function, "graph", None) for function in functions)
+    if condition is None or body is None:  # made by TensorFlow's own code, as for a loss over sequences
+        return []
     found: set[int] = set()
     todo = _read_by(condition, condition.outputs[0])
     while todo:
