@@ -189,9 +189,8 @@ class RowCheck:
             is_by_steps = not (known.is_stale or known.compiled != compiled or shows_more)
             if is_by_steps and not found.is_part_of(all_found):
                 _say_late(self._model, known, found, all_found, self._is_traced)
-            if (
-                is_by_steps and self._is_traced
-            ):  # else the step would be traced again, and see other Python than plain Keras's
+            if is_by_steps and self._is_traced:
+                # Else the step would be traced again, and see other Python than plain Keras's.
                 found = found.with_steps_of(known.found)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
