@@ -13,10 +13,10 @@ from typing import Any
 
 from abreast.backend.registry import BACKENDS, KERAS_HAS_A_WAY
 from abreast.bench import models
+from abreast.device_request import MOST_SIMULATED
 from abreast.errors import DataError
 from abreast.nearest import did_you_mean
 
-_MOST = 4096  # devices, and other numbers that a list may have
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")
 # Settings of `DataParallel`, each with the function that parses its value.
@@ -205,8 +205,10 @@ def counts(text: str, what: str = "devices") -> tuple[int, ...]:
             raise DataError(
                 f"--{what} {text}: {part.strip()!r} is not a number", f"write 1,2,4 or 1-4: numbers of {what}"
             )
-        if int(last or first) > _MOST:
-            raise DataError(f"--{what} {text}: {int(last or first):,} are too many", f"give numbers up to {_MOST:,}")
+        if int(last or first) > MOST_SIMULATED:
+            raise DataError(
+                f"--{what} {text}: {int(last or first):,} are too many", f"give numbers up to {MOST_SIMULATED:,}"
+            )
         found.update(range(int(first), int(last or first) + 1))
     if not found or min(found) < 1:
         raise DataError(f"--{what} {text} is not allowed", "numbers of devices are 1 or more")

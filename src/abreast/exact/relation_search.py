@@ -78,8 +78,8 @@ def relations(
     `take(n)` returns `n` rows of the batch, of which `most_rows` may be run at once.
     """
     with _one_at_a_time, dry_run(model) as snapshot, probe.unchanged():
-        search = _Search(model, forward, take(parts[0].total), parts, probe, kind, snapshot)
-        search.many = take(most_rows) if most_rows > parts[0].total and members_that_name(model, _SIZES) else None
+        many = take(most_rows) if most_rows > parts[0].total and members_that_name(model, _SIZES) else None
+        search = _Search(model, forward, take(parts[0].total), many, parts, probe, kind, snapshot)
         result = search.result()
     result.reads_values, result.depends_on_values = probe.reads_values(), probe.depends_on_values()
     result.foreign = probe.foreign()
@@ -94,6 +94,7 @@ class _Search:
         model: Any,
         forward: Callable[[Any], Any],
         data: Any,
+        many: Any,
         parts: list[RowRange],
         probe: Probe,
         kind: str,
@@ -103,7 +104,7 @@ class _Search:
         self._probe, self._snapshot = probe, snapshot
         self._everything = RowRange(parts[0].total, 0, parts[0].total)
         self._data = data
-        self.many: Any = None  # more rows, if code may decide by their number
+        self._many = many  # more rows, if code may decide by their number
         self._states = _states(model)
         self._is_own = overrides_step(model, kind)
         values = {} if self._is_own else _instead_of_zeros(model)
@@ -162,17 +163,17 @@ class _Search:
 
     def _add_many_rows(self, result: Relations, conclusions: Conclusions) -> None:
         """Add the members that compute otherwise from many rows than from those of the search."""
-        if self.many is None:
+        if self._many is None:
             return
-        everything, total = _all_of(self.many), self._everything.total
+        everything, total = _all_of(self._many), self._everything.total
         whole = FullRun(self._model, self._states, self._whole.values, self._whole.sees_hidden)
         part = PartRun(self._model, self._states, whole, RowRange(everything.total, 0, total))
         for run in (whole, part):
             self._rewind()
-            run.run(self._forward, self._rows(everything if run is whole else part.part, self.many))
+            run.run(self._forward, self._rows(everything if run is whole else part.part, self._many))
         found = RunDifferences(self._model, self._states, whole, [part], self._probe, self._kind, {})
         if found.places:
-            self._clear(found, whole, self.many)
+            self._clear(found, whole, self._many)
         for number in {found.doer(place) for place in found.places} - {THE_STEP, *result.gathered}:
             conclusions.gather(result, number, f"it computes otherwise from {everything.total} rows than from {total}")
 

@@ -47,7 +47,7 @@ class Short(NamedTuple):
 
 @dataclass(frozen=True)
 class ShortResults:
-    """What a replica has and computes; `error`: the class of the error with which its run failed; `draws`: its own numbers."""
+    """The weights and results of a replica. `draws`: whether it draws numbers of its own; `error`: the class of a failure."""
 
     weights: list[Short]
     results: list[Short]
@@ -140,7 +140,7 @@ def _step(kind: str, model: Any) -> Callable[[Any], Any]:
 
 
 def _results(run: FullRun, kind: str, model: Any) -> Iterable[tuple[str, Any]]:
-    """What a run has computed. A user's own step may return results of metrics, which differ between replicas."""
+    """The results of a run. Without those that a user's own step returns: replicas have other results of metrics."""
     is_own = overrides_step(model, kind)
     for place, tensor in run.tensors.items():
         if place.side == "out" and not (is_own and place.number == THE_STEP):
