@@ -10,8 +10,8 @@ from typing import Any
 
 from abreast.feed.habits import Habits
 from abreast.feed.held_by_source import array_held, held_by
-from abreast.feed.reach import Reach
-from abreast.feed.shared_state import SharedState
+from abreast.feed.reach import MOST_OBJECTS, Reach
+from abreast.feed.shared_state import SharedState, beyond_comparison
 from abreast.feed.source import Source
 
 
@@ -33,8 +33,14 @@ class BetweenSteps:
         """Let a source be read between steps, or be watched, if it and this code could see each other's effects."""
         if habits.watched:
             self._judge_code(source, habits)
-        elif habits.may_change and self.callbacks and array_held(Reach(self.callbacks), source.arrays):
-            habits.read_between(f"{self._acting()[0]} acts on batches, and holds an array of the training data")
+        elif habits.may_change and self.callbacks:
+            reach = Reach(self.callbacks)
+            if array_held(reach, source.arrays):
+                habits.read_between(f"{self._acting()[0]} acts on batches, and holds an array of the training data")
+            elif not reach.is_whole:
+                habits.read_between(
+                    f"{self._acting()[0]} acts on batches, and reaches more than {MOST_OBJECTS:,} Python objects"
+                )
 
     def _judge_code(self, source: Source, habits: Habits) -> None:
         if acting := ", ".join(self._acting()):
@@ -44,7 +50,11 @@ class BetweenSteps:
         if held := held_by(reach, self.model):
             habits.read_between(f"the data source holds {held}")
         elif self.code:
-            habits.state = SharedState(reach, Reach(self.code))
+            steps = Reach(self.code)
+            if why := beyond_comparison(reach, steps):
+                habits.read_between(why)
+            else:
+                habits.state = SharedState(reach, steps)
 
     def _acting(self) -> list[str]:
         return [*dict.fromkeys(type(each).__name__ for each in self.callbacks), *self.steps]

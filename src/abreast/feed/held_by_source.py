@@ -5,6 +5,8 @@ Reads and changes of these cannot be noticed when they happen. Imports no framew
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import sys
 import threading
 from collections.abc import Iterable
@@ -15,6 +17,7 @@ import numpy as np
 
 from abreast.feed.reach import Reach, is_array
 
+_bounds: Any = getattr(np, "byte_bounds", None) or np.lib.array_utils.byte_bounds  # the former before NumPy 2
 # Methods of PyTorch's modules that lead to weights.
 _PAST_KERAS = frozenset(
     ("parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "load_state_dict", "_value")
@@ -33,14 +36,24 @@ def _weights_held(source: Reach, model: Any) -> bool:
     layers = {id(each) for each in model._flatten_layers()}
     if not source.met.keys().isdisjoint(layers) and not _PAST_KERAS.isdisjoint(source.names):
         return True
-    weights = _arrays(each._value for each in model.variables)
-    return any(np.may_share_memory(one, other) for one in _arrays(source.met.values()) for other in weights)
+    return _overlap(_arrays(source.met.values()), _arrays(each._value for each in model.variables))
 
 
 def array_held(code: Reach, data: Any) -> bool:
     """Whether code holds the memory of an array of training data."""
-    arrays, held = _arrays(keras.tree.flatten(data)), _arrays(code.met.values())
-    return any(np.may_share_memory(one, other) for one in arrays for other in held)
+    return _overlap(_arrays(code.met.values()), _arrays(keras.tree.flatten(data)))
+
+
+def _overlap(arrays: list[Any], others: list[Any]) -> bool:
+    """Whether the memory of one of `arrays`, which may be very many, can be that of one of `others`."""
+    bounds = sorted(map(_bounds, others))
+    ends = [*itertools.accumulate((end for _, end in bounds), max)]
+    starts = [start for start, _ in bounds]
+    for start, end in map(_bounds, arrays):
+        before = bisect.bisect_left(starts, end)  # those that begin before this array ends
+        if before and ends[before - 1] > start:
+            return True
+    return False
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:

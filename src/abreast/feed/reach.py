@@ -28,9 +28,10 @@ from abreast.users_functions import (
     users_functions,
 )
 
-_MOST_OBJECTS = 10_000
-_MOST_ITEMS = 1_000  # of a container whose items are followed
+MOST_OBJECTS = 50_000
+_MOST_ITEMS = 1_000  # of a container that is compared
 _MOST_BYTES = 1 << 18  # of an array that is compared
+_PLAIN = {type(None), bool, int, float, complex, str, bytes}
 _APART = (keras.Layer, keras.Variable, keras.optimizers.Optimizer)  # followed only from the roots
 _WITH_HIDDEN = (keras.Layer, keras.losses.Loss, keras.metrics.Metric)  # their `_` attributes are Keras's own
 
@@ -39,30 +40,36 @@ Key = tuple[str, int, str]  # the kind of state, the identity of its owner, and 
 
 @dataclass(frozen=True)
 class State:
-    """State that code may change: `name` as the code has it, `read` returns its present content for comparison."""
+    """State that code may change: `name` as the code has it, `read` returns its present content for comparison.
+
+    `is_large`: whether it is compared by its identity or length only.
+    """
 
     name: str
     read: Callable[[], Any]
+    is_large: bool = False
 
 
 class Reach:
     """The values that code reaches from `roots`. `met`: all values, by identity. `names`: all names in the code.
 
-    Layers, variables and optimizers that are no roots are not followed.
+    `is_whole`: whether these are all. Layers, variables and optimizers that are no roots are not followed.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
         self.states: dict[Key, State] = {}
         self.names: set[str] = set()
         self.met: dict[int, Any] = {}
+        self._kinds: set[type] = set()  # whose functions are known
         roots = [*roots]
         self._roots = {id(each) for each in roots}
         self._todo = deque((type(each).__name__, each) for each in roots)
-        while self._todo and len(self.met) < _MOST_OBJECTS:
+        while self._todo and len(self.met) < MOST_OBJECTS:
             name, value = self._todo.popleft()
             if id(value) not in self.met:
                 self.met[id(value)] = value
                 self._open(name, value)
+        self.is_whole = not self._todo
 
     def _open(self, name: str, value: Any) -> None:
         if isinstance(value, types.FunctionType):
@@ -78,18 +85,20 @@ class Reach:
                 self._note("class", value, name, lambda: _brief(class_values(value)))
                 self._follow(name, *users_functions(value), *class_values(value).values())
         elif isinstance(value, CONTAINERS):
-            self._note("content", value, name, lambda: _brief(value))
-            if len(value) <= _MOST_ITEMS:
-                self._follow(name, *(value.values() if isinstance(value, dict) else value))
+            is_large = len(value) > _MOST_ITEMS and not isinstance(value, (tuple, frozenset))
+            self._note("content", value, name, lambda: _brief(value), is_large)
+            self._follow(name, *(value.values() if isinstance(value, dict) else value))
         elif id(value) in self._roots or (is_object(value) and not isinstance(value, _APART)):
             self._open_object(name, value)
-        elif is_generator(value) or is_array(value):
-            self._note("content", value, name, lambda: _brief(value))
+        elif is_array(value) or is_generator(value):
+            self._note("content", value, name, lambda: _brief(value), _is_large_array(value))
 
     def _open_object(self, name: str, value: Any) -> None:
         self._note("content", value, name, lambda: [(key, _brief(each)) for key, each in _attributes(value)])
-        self._todo += [(f"{name}.{key}", each) for key, each in _attributes(value)]
-        self._follow(name, *users_functions(type(value)), *filter(is_users_class, type(value).__mro__))
+        self._todo += [(f"{name}.{key}", each) for key, each in _attributes(value) if type(each) not in _PLAIN]
+        if type(value) not in self._kinds:
+            self._kinds.add(type(value))
+            self._follow(name, *users_functions(type(value)), *filter(is_users_class, type(value).__mro__))
 
     def _open_function(self, function: types.FunctionType) -> None:
         if not is_users_function(function):
@@ -122,11 +131,11 @@ class Reach:
                 self.states[key] = State(name, functools.partial(_in_space, space, name))
                 self._todo.append((name, space[name]))
 
-    def _note(self, kind: str, owner: Any, name: str, read: Callable[[], Any]) -> None:
-        self.states[kind, id(owner), ""] = State(name, read)
+    def _note(self, kind: str, owner: Any, name: str, read: Callable[[], Any], is_large: bool = False) -> None:
+        self.states[kind, id(owner), ""] = State(name, read, is_large)
 
     def _follow(self, name: str, *values: Any) -> None:
-        self._todo += [(name, each) for each in values]
+        self._todo += [(name, each) for each in values if type(each) not in _PLAIN]
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
@@ -136,9 +145,10 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array of NumPy or a dense tensor of PyTorch."""
-    if str(type(value).__module__).partition(".")[0] == "torch":
-        return hasattr(value, "untyped_storage") and str(value.layout) == "torch.strided"
-    return isinstance(value, np.ndarray)
+    if isinstance(value, np.ndarray):
+        return True
+    is_torchs = str(type(value).__module__).partition(".")[0] == "torch"
+    return is_torchs and hasattr(value, "untyped_storage") and str(value.layout) == "torch.strided"
 
 
 def _in_cell(cell: Any) -> Any:
@@ -157,5 +167,8 @@ def _brief(value: Any, depth: int = 2) -> Any:
         if isinstance(value, dict):
             return [(content(key), _brief(each, depth - 1)) for key, each in [*value.items()]]
         return content(value) if isinstance(value, (set, frozenset)) else [_brief(each, depth - 1) for each in [*value]]
-    is_large = is_array(value) and value.nbytes > _MOST_BYTES
-    return id(value) if is_large or isinstance(value, (keras.Layer, keras.Variable)) else content(value)
+    return id(value) if _is_large_array(value) or isinstance(value, (keras.Layer, keras.Variable)) else content(value)
+
+
+def _is_large_array(value: Any) -> bool:
+    return is_array(value) and bool(value.nbytes > _MOST_BYTES)

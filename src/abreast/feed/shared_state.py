@@ -7,14 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from abreast.feed.reach import Key, Reach, State
+from abreast.feed.reach import MOST_OBJECTS, Key, Reach, State
+
+
+def shared(source: Reach, steps: Reach) -> dict[Key, State]:
+    return {key: each for key, each in source.states.items() if key in steps.states}
+
+
+def beyond_comparison(source: Reach, steps: Reach) -> str:
+    """Why changes of state that a source and a model's steps share could go unnoticed; "" if they could not."""
+    for name, reach in (("the data source", source), ("the model's steps", steps)):
+        if not reach.is_whole:
+            return f"the code of {name} reaches more than {MOST_OBJECTS:,} Python objects: not all were searched"
+    large = next((each.name for each in shared(source, steps).values() if each.is_large), "")
+    return large and f"the data source and the model's steps share {large}, which is too large to compare at each step"
 
 
 class SharedState:
     """The state that a source and a model's steps both reach, compared around each read of the source."""
 
     def __init__(self, source: Reach, steps: Reach) -> None:
-        self._states: dict[Key, State] = {key: each for key, each in source.states.items() if key in steps.states}
+        self._states = shared(source, steps)
         self._after: dict[Key, Any] | None = None
         self._before: dict[Key, Any] = {}
         self.changed = ""  # the name of state that has changed

@@ -53,10 +53,10 @@ def add_in_order(values: Sequence[Any]) -> Any:
 class Reducer:
     """All-reduce over devices, given by TensorFlow's names, and over the devices of other processes."""
 
-    def __init__(self, devices: tuple[str, ...], processes: Processes | None = None) -> None:
+    def __init__(self, devices: tuple[str, ...], processes: Processes | None = None, model: Any = None) -> None:
         self._devices = devices
         self._processes = processes
-        self.same_indices = SameIndices(processes)
+        self.same_indices = SameIndices(model, processes)
         self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
 
     def sum(self, values: list[Any]) -> list[Any]:

@@ -7,7 +7,6 @@ rows (positions), are the same on every replica, and their values are summed.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from abreast.backend.tensorflow import eager_uses
+from abreast.backend.tensorflow.eager_indices import EagerIndices, are_alike
 from abreast.backend.tensorflow.operations import OF_SHAPES, behind
 from abreast.backend.tensorflow.processes import Processes
 
@@ -28,14 +28,15 @@ class SameIndices:
     rows then shows in another trace, for any number of rows.
     """
 
-    def __init__(self, processes: Processes | None) -> None:
+    def __init__(self, model: Any, processes: Processes | None) -> None:
         """`processes`: those of other replicas, which decide alike where operations run at once."""
-        self._processes = processes
+        self._eager = EagerIndices(model, processes)
         self.begin(0)
 
     def begin(self, rows: int, known: Sequence[bool] = ()) -> None:
         """Begin a trace with `rows` rows on a replica, 0 for any number; `known`: what such a trace `found`."""
         self._rows, self._known = rows, known
+        self._eager.begin(rows)
         self.found: list[bool] = []  # for each part in this trace, whether the indices are the same on every replica
         self.is_unclear = False
 
@@ -44,19 +45,8 @@ class SameIndices:
         is_eager = tf.executing_eagerly()
         rows = [eager_uses.split(slices) if is_eager else _split(slices) for slices in column]
         parts = list(zip(*rows, strict=True)) if len(set(map(len, rows))) == 1 else [column]
-        for part in parts:
-            yield list(part), self._have_same_values(part) if is_eager else self._are_same(part)
-
-    def _have_same_values(self, part: Sequence[Any]) -> bool:
-        """Whether indices that are known now are the same, and not those of so many rows, all alike."""
-        first, *others = (slices.indices.numpy() for slices in part)
-        are_equal = all(np.array_equal(first, each) for each in others)
-        are_same = are_equal and not (self._rows > 1 and _are_alike(first, self._rows))
-        if self._processes is None:
-            return are_same
-        own = tf.constant([[are_same, len(first), zlib.crc32(first.tobytes())]], tf.int64)
-        of_all = self._processes.rows(own).numpy()
-        return bool(of_all[:, 0].all() and (of_all == of_all[0]).all())
+        are_same = self._eager.are_same(parts) if is_eager else map(self._are_same, parts)
+        yield from zip(map(list, parts), are_same, strict=True)
 
     def _are_same(self, part: Sequence[Any]) -> bool:
         same = _have_equal_shapes(part) and not any(_follows_own_rows(each.indices.op) for each in part)
@@ -112,13 +102,7 @@ def _may_be_of_rows(indices: Any, rows: int) -> bool:
     length, values = indices.shape[0], _constant(indices)
     if length is not None and length % rows:
         return False
-    return values is None or _are_alike(values, rows)
-
-
-def _are_alike(values: Any, rows: int) -> bool:
-    """Whether values may be those of so many rows, with the same ones for the first and the last row."""
-    size = len(values) // rows
-    return len(values) % rows == 0 and np.array_equal(values[:size], values[len(values) - size :])
+    return values is None or are_alike(values, rows)
 
 
 def _constant(tensor: Any) -> Any:

@@ -69,7 +69,7 @@ class Program:
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
         self._thread_locals = exact.thread_locals(model)
         self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
-        self._reducer = Reducer(variables.devices, reach.processes)
+        self._reducer = Reducer(variables.devices, reach.processes, model)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         # By structure, numbers of rows if all batches have the same, and whether a device has few rows (`Relations.few_rows`).
         self._traces: dict[tuple[str, tuple[int, ...], bool], tuple[list[Any], Any]] = {}

@@ -214,10 +214,10 @@ def _make_c_array(kind: Any, length: int, data: bytes) -> Any:
 
 
 def _reduce_weak_dict(value: Any) -> Any:
-    return _make_weak_dict, (type(value), dict(value.items()))
+    return _make_weak, (type(value), dict(value.items()))
 
 
-def _make_weak_dict(kind: Any, content: dict[Any, Any]) -> Any:
+def _make_weak(kind: Any, content: Any) -> Any:
     made = kind(content)
     made._abreast_content = content  # in the caller's process something else holds it
     return made
@@ -325,5 +325,5 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (threading.Condition, lambda condition: (threading.Condition, ())),
     (weakref.ref, lambda reference: (_weak, (reference(),))),
     ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _reduce_weak_dict),
-    (weakref.WeakSet, lambda weak: (weakref.WeakSet, (list(weak),))),
+    (weakref.WeakSet, lambda weak: (_make_weak, (type(weak), list(weak)))),
 )

@@ -173,7 +173,7 @@ class ContextValue(Part):
 
 
 class WeakTarget(Part):
-    """The target of a weak reference; watched, it stays alive as long as the reference."""
+    """The target of a weak reference; `PythonState` ends a hold that only it has."""
 
     def look(self) -> Any:
         return None

@@ -9,6 +9,7 @@ a step makes happen on every rank. Not here: how the values are found (`python_w
 from __future__ import annotations
 
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Iterable, Iterator
@@ -65,7 +66,11 @@ class PythonState:
 
     def dump_changes(self) -> bytes | None:
         """The changes since the last `accept`, as bytes; None if there are none. Raises `UnknownObject`, `ModelError`."""
-        if self._hooks.have_changed(self._model()) or [*map(type, self._owners)] != self._classes:
+        if (
+            any(map(_is_held_here_alone, self._weakly_held))
+            or self._hooks.have_changed(self._model())
+            or [*map(type, self._owners)] != self._classes
+        ):
             raise UnknownObject
         if [*map(vars, self._installed)] != self._as_installed and self._note_patches():
             raise UnknownObject
@@ -77,6 +82,13 @@ class PythonState:
         except ModelError:
             needed = [change for change in changes if not self._is_stray(change)]
             return dump_changes(needed, self._path_of)
+
+    def let_go(self) -> None:
+        """Forget all values at once, before the model is sent again: its layers may refer weakly to some of them."""
+        for node in self._walked.nodes.values():
+            node.value = None
+            node.parts.clear()
+        vars(self).clear()
 
     def _without_unsent(self, changes: list[Change]) -> list[Change]:
         """The changes except those of locks, which are announced."""
@@ -180,6 +192,7 @@ class PythonState:
         pairs = [(node, part) for node in self._walked.nodes.values() for part in node.parts]
         self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
         self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
+        self._weakly_held = [node for node in self._walked.nodes.values() if node.is_weakly_held]
         self._list_live()
         self._seen = [part.seen for _, part in self._containers]
         self._kinds = [*map(kinds, self._live)]
@@ -234,6 +247,12 @@ _UNSHARED = {
 }
 _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Entries, parts.Members)
+
+
+def _is_held_here_alone(node: Watched) -> bool:
+    """Whether plain Keras would have lost a value to which the model refers weakly."""
+    ours = 2 + len(node.parts) + any(type(part) is parts.Attributes for part in node.parts)  # the node, and this call
+    return sys.getrefcount(node.value) <= ours
 
 
 def _changes(node: Watched, part: Part, edits: Iterable[Edit]) -> list[Change]:

@@ -48,6 +48,11 @@ class Watched:
     parts: list[Part] = field(default_factory=list)
     edges: dict[tuple[int, Step], Watched] = field(default_factory=dict)
 
+    @property
+    def is_weakly_held(self) -> bool:
+        """Whether only weak references lead to the value."""
+        return bool(self.edges) and all(how == "target" for _, (how, _) in self.edges)
+
     def path(self) -> Path:
         if self.root is not None:
             return (self.root,)

@@ -140,6 +140,8 @@ class Team:
         if team_model is None or not fits or team_model.identity != identity or not self._send_changes(team_model):
             if team_model is not None:
                 self.collect_gradients(model)
+                if team_model.python_state is not None:
+                    team_model.python_state.let_go()
                 forget(model)  # before sending, which may fail
             team_model = self._send(model, size, global_batch_norm, identity)
             self._models.add(model)
