@@ -136,6 +136,22 @@ def test_a_signal_to_the_supervisor_goes_on_to_the_script_and_is_its_end(
     assert end.err == f"abreast: {number.name} asked for an end outside of a fit: what was saved before counts\n"
 
 
+def test_a_signal_that_ends_the_script_before_the_supervisor_takes_it_asks_for_the_end(folder: Folder) -> None:
+    end = folder.python(
+        "-c",
+        "import os, signal, subprocess\n"
+        "from abreast.checkpoints import restarts\n"
+        "class Ended(subprocess.Popen):\n"
+        "    def poll(self):\n"
+        "        return self.wait()\n"
+        "subprocess.Popen = Ended\n"
+        "restarts.sys.orig_argv = ['python', '-c', 'import os; os.kill(os.getppid(), 10)']\n"
+        "with restarts._signals_wait():\n"
+        "    print(restarts._run_once(False))\n",
+    )
+    assert (end.code, end.out.strip()) == (0, "(0, True)"), end
+
+
 @pytest.mark.in_turn
 def test_a_signal_to_the_script_alone_is_a_crash(folder: Folder) -> None:
     with running(folder, *command(folder, "if count == 1:\n    time.sleep(60)", "--max-restarts", "5")) as run:

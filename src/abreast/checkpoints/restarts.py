@@ -129,7 +129,8 @@ def _run_once(is_begun: bool) -> tuple[int, bool]:
         is_asked = True
         if came.si_code != _SI_KERNEL:
             child.send_signal(came.si_signo)
-    return child.returncode, is_asked
+    # One to both processes may have ended the child before it was taken here.
+    return child.returncode, is_asked or signal.sigtimedwait(_WAITED_FOR - {signal.SIGCHLD}, 0) is not None
 
 
 def _signal_in_pause() -> int | None:
