@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from abreast.exact.members import is_whole, leaf_metrics, members, watched
+from abreast.exact.members import is_whole, leaf_metrics, members, optimizers, watched
 from abreast.exact.relations import CallAxes
 from abreast.exact.replica import is_number, with_gradient_times
 from abreast.exact.row_by_row import row_by_row
@@ -108,11 +108,12 @@ class FullRun:
             self.read_states.add(state)
 
     def _values_of(self, logs: Any) -> dict[str, Any]:
-        """The numbers and arrays in a step's logs, by name, except the results of metrics."""
+        """The numbers and arrays in a step's logs, by name, except results of metrics and an optimizer's own variables."""
         found: dict[str, Any] = {}
+        others = [*self.results, *(each for optimizer in optimizers(self.members[0]) for each in optimizer.variables)]
 
         def note(name: str, leaf: Any) -> None:
-            if (value := _value(leaf)) is not None and not any(leaf is each for each in self.results):
+            if (value := _value(leaf)) is not None and not any(leaf is each for each in others):
                 found[name] = value
 
         if isinstance(logs, dict):
@@ -172,11 +173,15 @@ class FullRun:
 
     def _note_result(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def result() -> Any:
-            found = plain()
+            found = self._result(plain())
             self.results += tree.flatten(found)
             return found
 
         return result
+
+    def _result(self, found: Any) -> Any:
+        """The result of a metric that the run's code reads."""
+        return found
 
     @contextmanager
     def _watching_calls(self) -> Iterator[None]:
@@ -271,6 +276,13 @@ class PartRun(FullRun):
         # By identity: tensors with the expected values, the tensors of the full run that these are, and their axes. They are kept
         # alive, so that no other gets the same identity.
         self._known: dict[int, tuple[Any, Any, RowAxis | None]] = {}
+
+    def _result(self, found: Any) -> Any:
+        """That of the full run: a step reads the results of all rows."""
+        place, leaves = len(self.results), tree.flatten(found)
+        expected = self.whole.results[place : place + len(leaves)]
+        are_alike = [getattr(each, "shape", ()) for each in expected] == [getattr(each, "shape", ()) for each in leaves]
+        return tree.pack_sequence_as(found, expected) if are_alike else found
 
     def _shown(self, number: int, loss: Any) -> Any:
         expected = self.whole.losses.get(number, [])[: len(self.losses[number])]

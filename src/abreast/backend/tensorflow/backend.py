@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras import tree
 
 from abreast import exact, keras_distribution
-from abreast.arrays import map_arrays
+from abreast.arrays import arrays_of, map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow import eager_uses
 from abreast.backend.tensorflow import functions as tensorflow_functions
@@ -283,10 +283,14 @@ class TensorFlowBackend:
 
         def first(count: int) -> Any:
             with tf.device(probe.device):
-                return map_arrays(to_device, batch.telling_rows(count))
+                rows = map_arrays(to_device, batch.telling_rows(count))
+            probe.watch.note_rows(arrays_of(rows))
+            return rows
 
         # `counts[0]` is known to all processes: rank 0 has at least that many rows, and its findings are used.
         check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+        if probe.watch.shares_resources:
+            exact.announce_resources(model)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model, together=not failed)

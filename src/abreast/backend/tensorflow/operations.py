@@ -39,7 +39,11 @@ def calls_python(graph: Any) -> bool:
 
 def shares_resources(graph: Any) -> bool:
     """Whether a traced step has operations of an iterator, a table or a queue, which replicas share."""
-    return any(_SHARED.search(kind) for kind, _ in _operations(graph))
+    return any(is_of_shared_resource(kind) for kind, _ in _operations(graph))
+
+
+def is_of_shared_resource(kind: str) -> bool:
+    return _SHARED.search(kind) is not None
 
 
 def sets_variables(function: Any) -> bool:

@@ -6,13 +6,14 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from abreast.backend.tensorflow.eager_watch import EagerWatch
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.variables import ON_FOREIGN
 
@@ -27,6 +28,7 @@ class TensorFlowProbe:
         self.noise = 4e-3 if "GPU" in self.device else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._seeds: _Seeds | None = None
         self._changed = ""
+        self.watch = EagerWatch()
         self.is_one_process = is_one_process
         self.has_own_python = False
 
@@ -48,7 +50,8 @@ class TensorFlowProbe:
         if seeds is not None:
             running._rng = self._seeds = _Seeds(seeds)
         try:
-            with inlined(num_replicas=1), tf.device(self.device), tf.summary.record_if(False):
+            watching = self.watch.watching() if self._model.run_eagerly else nullcontext()  # else the graph shows it
+            with inlined(num_replicas=1), tf.device(self.device), tf.summary.record_if(False), watching:
                 yield
         finally:
             ON_FOREIGN.remove(note)
@@ -72,7 +75,7 @@ class TensorFlowProbe:
         return self._seeds is not None and self._seeds.own.getstate() != random.Random(_SEED).getstate()
 
     def reads_values(self) -> bool:
-        return False
+        return self.watch.reads_rows
 
     def depends_on_values(self) -> bool:
         return False  # replicas that take different paths are found out where they meet (`turns.py`)

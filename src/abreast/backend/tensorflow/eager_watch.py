@@ -1,0 +1,98 @@
+"""What the user's Python does in a step that runs eagerly: no graph shows it.
+
+Numbers that are computed from the rows are followed from operation to operation, so that a count of steps, a learning rate or a
+shape may be read. A tensor that NumPy reads by itself (`np.mean(tensor)`) is not noticed.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
+from tensorflow.python.framework import ops as framework_ops
+
+from abreast.backend.tensorflow.operations import OF_SHAPES, is_of_shared_resource
+from abreast.keras_private.backend import functions
+
+_thread = threading.local()
+# Code that reads a tensor for its caller.
+_FOR_OTHERS = (
+    "tensorflow.python.framework.ops",
+    "keras.src.ops.",
+    "keras.src.backend.",
+    "keras.src.utils.",
+    "functools",
+)
+_NOT_USERS = ("abreast.", "keras.", "tensorflow.", "numpy.")
+_BRANCHES = ("tensorflow.python.ops.cond", "tensorflow.python.ops.while_loop", "tensorflow.python.ops.control_flow")
+
+
+class EagerWatch:
+    """`reads_rows`: whether the user's code read numbers that depend on the rows, by which it may decide.
+
+    `shares_resources`: whether a step uses an iterator, a table or a queue.
+    """
+
+    def __init__(self) -> None:
+        self.reads_rows = self.shares_resources = False
+        self._of_rows: dict[int, Any] = {}  # kept alive, so that no other tensor gets the same identity
+
+    def note_rows(self, tensors: Iterable[Any]) -> None:
+        self._of_rows |= {id(each): each for each in tensors}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        _install()
+        op_callbacks.add_op_callback(self._note_operation)
+        _thread.watch = self
+        try:
+            yield
+        finally:
+            _thread.watch = None
+            op_callbacks.remove_op_callback(self._note_operation)
+            self._of_rows.clear()
+
+    def _note_operation(self, kind: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
+        name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        self.shares_resources = self.shares_resources or is_of_shared_resource(name)
+        if name not in OF_SHAPES and any(id(each) in self._of_rows for each in tf.nest.flatten(inputs)):
+            self.note_rows(tf.nest.flatten(outputs))
+
+    def note_read(self, tensor: Any) -> None:
+        self.reads_rows = self.reads_rows or (id(tensor) in self._of_rows and _is_for_user(sys._getframe(2)))
+
+
+def _is_for_user(frame: types.FrameType | None) -> bool:
+    """Whether the user's code, or a condition in it, asks for a value."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if not name.startswith(_FOR_OTHERS):
+            return name.startswith(_BRANCHES) or not name.startswith(_NOT_USERS)
+        frame = frame.f_back
+    return False
+
+
+@functools.cache
+def _install() -> None:
+    """Let TensorFlow's and Keras's functions that read a tensor tell the watch of their thread. Runs once."""
+    base: Any = framework_ops._EagerTensorBase
+    base._numpy = _noting(base._numpy)
+    of_keras: Any = functions
+    of_keras.convert_to_numpy = _noting(of_keras.convert_to_numpy)
+
+
+def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def read(tensor: Any, *arguments: Any) -> Any:
+        if (watch := getattr(_thread, "watch", None)) is not None:
+            watch.note_read(tensor)
+        return plain(tensor, *arguments)
+
+    return read
