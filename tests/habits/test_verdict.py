@@ -50,6 +50,8 @@ def test_an_expected_warning_must_come_even_where_results_are_equal() -> None:
     warning = "it draws other numbers"
     silent, warned = judge(PLAIN, PLAIN, 1e-4), judge(PLAIN, replace(PLAIN, warnings=[warning]), 1e-4)
     assert holds(silent, "equal", "", []) and holds(warned, "announced", "draws", [warning])
+    failed = "the check whether Own relates rows failed on 15 rows"
+    assert not holds(warned, "announced", "draws", [warning, failed]) and not holds(warned, "equal", "", [failed])
     assert not holds(warned, "announced", "else", [warning]) and not holds(silent, "announced", "draws", [])
 
 

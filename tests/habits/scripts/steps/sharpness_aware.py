@@ -1,7 +1,7 @@
 """Sharpness-aware minimization in a step of one's own: it moves the weights, takes gradients there, and moves them back."""
 
 EXPECTED = {
-    "tensorflow": "announced: not what one device computes",
+    "tensorflow": "announced: relates the rows of a batch to one another failed on",
     "torch": "announced: has its own train_step",
 }
 BACKENDS = ("tensorflow", "torch")
