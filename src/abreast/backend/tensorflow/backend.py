@@ -208,6 +208,8 @@ class TensorFlowBackend:
         stage = self.stage(placement)
         relations = exact.related_rows if self._launched is None else self._launched.related_rows
 
+        unbuilt = frozenset(id(layer) for layer in model._flatten_layers() if not layer.built)
+
         def prepare(taken: Taken[StagedBatch]) -> None:
             if not programs:
                 with AT_WORK:
@@ -216,7 +218,7 @@ class TensorFlowBackend:
             if check.is_due:
                 before = _steps_part(relations(model))
                 with AT_WORK:
-                    self._check_rows(check, model, taken, placement)
+                    self._check_rows(check, model, taken, placement, unbuilt)
                 if not check.is_due and self._launched is not None:
                     self._launched.agree_on_relations(model)
                 if (found := relations(model)) is not None and found.makes_metrics and not model.run_eagerly:
@@ -277,8 +279,16 @@ class TensorFlowBackend:
         """Specs of all batches of a source, if Keras knows them before the first batch."""
         return self._specs.get(source.adapter, []) if hasattr(source, "adapter") else []
 
-    def _check_rows(self, check: exact.RowCheck, model: Any, taken: Taken[StagedBatch], placement: Placement) -> None:
-        probe = TensorFlowProbe(model, tf_names(placement.devices)[0], is_one_process=self._launched is None)
+    def _check_rows(
+        self,
+        check: exact.RowCheck,
+        model: Any,
+        taken: Taken[StagedBatch],
+        placement: Placement,
+        unbuilt: frozenset[int],
+    ) -> None:
+        """`unbuilt`: identities of the layers that were not built before."""
+        probe = TensorFlowProbe(model, tf_names(placement.devices)[0], self._launched is None, unbuilt)
         batch, counts = taken.host, taken.staged.counts
 
         def first(count: int) -> Any:
@@ -291,6 +301,8 @@ class TensorFlowBackend:
         check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
         if probe.watch.shares_resources:
             exact.announce_resources(model)
+        if probe.watch.read_early is not None:
+            _announce_early_weights(model, probe.watch.read_early)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model, together=not failed)
@@ -339,6 +351,16 @@ def _specs_of(dataset: Any) -> list[Any]:
 
 def _steps_part(found: exact.Relations | None) -> str:
     return "" if found is None else found.steps_part()
+
+
+def _announce_early_weights(model: Any, layer: Any) -> None:
+    exact.warn_once(
+        model,
+        "early weights",
+        f"the train_step of {type(model).__name__} takes the weights of {exact.name_of(layer)} before it calls this layer "
+        "for the first time. With `run_eagerly`, plain Keras has no weights at that moment, and its first step trains none of them. "
+        "With abreast they are trained: call the model once before `fit` for the same result",
+    )
 
 
 def _announce_optimizer(model: Any) -> None:

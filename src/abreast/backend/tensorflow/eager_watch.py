@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 from tensorflow.python.framework import ops as framework_ops
 
+from abreast import exact
 from abreast.backend.tensorflow.operations import OF_SHAPES, is_of_shared_resource
 from abreast.keras_private.backend import functions
 
@@ -37,10 +39,14 @@ _BRANCHES = ("tensorflow.python.ops.cond", "tensorflow.python.ops.while_loop", "
 class EagerWatch:
     """`reads_rows`: whether the user's code read numbers that depend on the rows, by which it may decide.
 
-    `shares_resources`: whether a step uses an iterator, a table or a queue.
+    `shares_resources`: whether a step uses an iterator, a table or a queue. `read_early`: a layer among the `unbuilt` ones whose
+    weights the code asked for before it called the layer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unbuilt: frozenset[int] = frozenset()) -> None:
+        """`unbuilt`: identities of layers that had no weights when the user's code called `fit`."""
+        self._unbuilt = unbuilt
+        self.read_early: Any = None
         self.reads_rows = self.shares_resources = False
         self._of_rows: dict[int, Any] = {}  # kept alive, so that no other tensor gets the same identity
 
@@ -68,6 +74,12 @@ class EagerWatch:
     def note_read(self, tensor: Any) -> None:
         self.reads_rows = self.reads_rows or (id(tensor) in self._of_rows and _is_for_user(sys._getframe(2)))
 
+    def note_weights(self, layer: Any) -> None:
+        run = exact.running()
+        if id(layer) in self._unbuilt and run is not None and _is_for_user(sys._getframe(2)):
+            is_called = any(run.members[number] is layer for number, _ in run.callers)
+            self.read_early = self.read_early if is_called else layer
+
 
 def _is_for_user(frame: types.FrameType | None) -> bool:
     """Whether the user's code, or a condition in it, asks for a value."""
@@ -86,6 +98,8 @@ def _install() -> None:
     base._numpy = _noting(base._numpy)
     of_keras: Any = functions
     of_keras.convert_to_numpy = _noting(of_keras.convert_to_numpy)
+    for name in ("trainable_variables", "trainable_weights"):
+        setattr(keras.Layer, name, property(_noting_weights(getattr(keras.Layer, name).fget)))
 
 
 def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,3 +110,13 @@ def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(tensor, *arguments)
 
     return read
+
+
+def _noting_weights(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(plain)
+    def weights(layer: Any) -> Any:
+        if (watch := getattr(_thread, "watch", None)) is not None:
+            watch.note_weights(layer)
+        return plain(layer)
+
+    return weights

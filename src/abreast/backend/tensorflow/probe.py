@@ -23,12 +23,14 @@ _SEED = 5_915_587_277  # an arbitrary number that users are unlikely to use as a
 class TensorFlowProbe:
     """See `exact.Probe`."""
 
-    def __init__(self, model: Any, device: str, is_one_process: bool = True) -> None:
+    def __init__(
+        self, model: Any, device: str, is_one_process: bool = True, unbuilt: frozenset[int] = frozenset()
+    ) -> None:
         self._model, self.device = model, device
         self.noise = 4e-3 if "GPU" in self.device else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._seeds: _Seeds | None = None
         self._changed = ""
-        self.watch = EagerWatch()
+        self.watch = EagerWatch(unbuilt)
         self.is_one_process = is_one_process
         self.has_own_python = False
 
