@@ -357,8 +357,8 @@ def _announce_early_weights(model: Any, layer: Any) -> None:
     exact.warn_once(
         model,
         "early weights",
-        f"the train_step of {type(model).__name__} takes the weights of {exact.name_of(layer)} before it calls this layer "
-        "for the first time. With `run_eagerly`, plain Keras has no weights at that moment, and its first step trains none of them. "
+        f"the train_step of {type(model).__name__} takes the weights of {exact.name_of(layer)} before it calls this layer for "
+        "the first time. With `run_eagerly`, plain Keras has no weights at that moment, so its first step trains none of them. "
         "With abreast they are trained: call the model once before `fit` for the same result",
     )
 
