@@ -169,6 +169,14 @@ def test_a_script_that_trains_nothing_is_reported(folder: Folder) -> None:
 
 
 @pytest.mark.full
+def test_an_error_of_the_plain_side_is_printed_once(folder: Folder) -> None:
+    end = folder.python(
+        "-m", "abreast", "check", "--backend", "torch", "--devices", "gpu:9", folder.write("s.py", "import keras\n")
+    )
+    assert end.code == 2 and end.err.count("error: there is no device gpu:9") == 1, end.err
+
+
+@pytest.mark.full
 def test_a_script_that_fails_on_devices_only_names_its_error(folder: Folder) -> None:
     fails = "\n    import abreast\n    model.fit(x, y, verbose=0)\n    assert len(abreast.devices()) == 1, 'too many'"
     folder.write("train.py", BEGIN + fails)

@@ -89,7 +89,8 @@ def _run(side: SideSpec, recording: _Recording) -> int:
         return code_of(end)
     except AbreastError as error:
         recording.failed(error)
-        fail(error)
+        if side.placed:  # of the plain side, the caller prints it
+            fail(error)
         return 2
 
 
