@@ -73,6 +73,7 @@ class FullRun:
         self.adders: dict[int, int] = {}  # by the same member: the watched member that was running then
         self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
+        self._written: set[int] = set()  # identities of states that code has written to, past `assign`
         self.untracked: dict[int, Any] = {}  # by identity: assigned variables that are not among `states`
         # By call: sums over the weights of the member then, which a user's step may have changed.
         self.weights: dict[tuple[int, int], list[float]] = {}
@@ -100,8 +101,15 @@ class FullRun:
         self.untracked = {number: each for number, each in scope.variables.items() if number not in known}
         for state in [*self._states, *self.untracked.values()]:
             value = scope.state_mapping.get(id(state))
+            if value is None and id(state) in self._written:
+                value = state.value
             if value is not None:
                 self.new_states[id(state)] = as_array(value)
+
+    def note_written(self, state: Any) -> None:
+        """Note that the code that runs now writes into the memory of a state."""
+        self._written.add(id(state))
+        self.owners.setdefault(id(state), self._stack[-1])
 
     def _note_read(self, state: int) -> None:
         if self.owners.get(state, self._stack[-1]) != self._stack[-1]:

@@ -120,7 +120,7 @@ class _Search:
         untracked = {number: each for number, each in untracked.items() if number not in held}
         runs, numbers = zip(*(self._part(part, self._whole) for part in self._parts), strict=True)
         draws = drew() or self._probe.drew() or self._snapshot.drew()
-        found = RunDifferences(self._model, self._states, self._whole, list(runs), self._probe, self._kind, untracked)
+        found = self._differences(self._whole, list(runs), untracked)
         kept = _kept(self._left.numbers, *numbers)
         if kept and not draws:
             found.reads_kept = self._reads_kept(found)
@@ -141,6 +141,12 @@ class _Search:
             result.kept = name if found.reads_kept else ""
             result.left = name if self._probe.has_own_python else ""
         return result
+
+    def _differences(
+        self, whole: FullRun, runs: list[PartRun], untracked: dict[int, Any] | None = None
+    ) -> RunDifferences:
+        self._probe.rewind(generators=False)  # states that a run has written to in place: their values before it count
+        return RunDifferences(self._model, self._states, whole, runs, self._probe, self._kind, untracked or {})
 
     def _clear(self, found: RunDifferences, whole: FullRun, data: Any = None) -> None:
         """Drop the differences that a further run explains. `data`: the rows of the full run, if they are not the search's."""
@@ -171,7 +177,7 @@ class _Search:
         for run in (whole, part):
             self._rewind()
             run.run(self._forward, self._rows(everything if run is whole else part.part, self._many))
-        found = RunDifferences(self._model, self._states, whole, [part], self._probe, self._kind, {})
+        found = self._differences(whole, [part])
         if found.places:
             self._clear(found, whole, self._many)
         for number in {found.doer(place) for place in found.places} - {THE_STEP, *result.gathered}:
@@ -187,7 +193,7 @@ class _Search:
                 run.run(self._forward, self._rows(part))
             except Exception:  # on all rows it may run
                 has_failed = True
-        found = RunDifferences(self._model, self._states, self._whole, [run], self._probe, self._kind, {})
+        found = self._differences(self._whole, [run])
         if found.places:
             self._clear(found, self._whole)
         unlike = {found.doer(place) for place in found.places} | (set() if has_failed else _doing_otherwise(run))
@@ -201,7 +207,7 @@ class _Search:
         self._rewind()
         whole.run(self._forward, self._rows(self._everything))
         runs = [self._part(part, whole)[0] for part in self._parts]
-        found = RunDifferences(self._model, self._states, whole, runs, self._probe, self._kind, {})
+        found = self._differences(whole, runs)
         self._clear(found, whole)
         return found
 

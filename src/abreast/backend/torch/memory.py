@@ -26,7 +26,7 @@ _LENT = "_abreast_lent"  # torch allocated it, and takes it for NumPy's after a 
 _OPEN = "_abreast_open"  # a storage or pointer was given out, which is not counted as an owner
 
 _times = itertools.count(1)
-_plain_storage: Any = torch.Tensor.untyped_storage
+_untyped_storage: Any = torch.Tensor.untyped_storage
 _plain_data: Any = torch.Tensor.data
 _num_owners: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
@@ -35,7 +35,7 @@ class Memory:
     """The memory of some tensors at one moment, for a later comparison by `written`."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._storages = [_storage(tensor) for tensor in tensors]
+        self._storages = [plain_storage(tensor) for tensor in tensors]
         self._shared = [index for index, storage in enumerate(self._storages) if _is_shared(storage)]
         self._contents = Contents([tensors[index] for index in self._shared])
         self._time = next(_times)
@@ -48,7 +48,7 @@ class Memory:
         if len(tensors) != len(self._storages):
             return {*range(len(tensors))}
         differing = self._contents.differing([tensors[index] for index in self._shared])
-        pairs = enumerate(zip(map(_storage, tensors), self._storages, strict=True))
+        pairs = enumerate(zip(map(plain_storage, tensors), self._storages, strict=True))
         asked = {i for i, (now, before) in pairs if now is not before or getattr(now, _ASKED, 0) > self._time}
         return {self._shared[position] for position in differing} | asked.difference(self._shared)
 
@@ -62,10 +62,10 @@ def note_requests() -> None:
     tensor.data = property(_get_data, _set_data, doc=_plain_data.__doc__)
 
 
-def _storage(tensor: torch.Tensor) -> Any:
+def plain_storage(tensor: torch.Tensor) -> Any:
     """The storage of a tensor; None for a tensor without one, such as a sparse tensor."""
     try:
-        return _plain_storage(tensor)
+        return _untyped_storage(tensor)
     except (NotImplementedError, RuntimeError):
         return None
 
@@ -79,7 +79,7 @@ def _is_shared(storage: Any) -> bool:
 
 
 def _note(tensor: torch.Tensor, way: str) -> None:
-    storage = _storage(tensor)
+    storage = plain_storage(tensor)
     if storage is None:
         return
     setattr(storage, _ASKED, next(_times))

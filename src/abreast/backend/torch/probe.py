@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast import exact
-from abreast.backend.torch import batch_norm, seeds
+from abreast.backend.torch import batch_norm, memory, seeds
 from abreast.backend.torch.buffers import Buffers
+from abreast.backend.torch.written_storages import WrittenStorages
 
 
 class _Operations(TorchDispatchMode):
@@ -25,6 +27,7 @@ class _Operations(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.draw = False
+        self.storages = WrittenStorages([])
         self.read_values = False  # by the user's code
         self.depend_on_values = False
 
@@ -32,20 +35,37 @@ class _Operations(TorchDispatchMode):
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
         if reads or torch.Tag.dynamic_output_shape in func.tags:
-            self._note(reads, list(_frames_from(sys._getframe(1))))
-        return func(*args, **(kwargs or {}))
+            self.note(reads, list(_frames_from(sys._getframe(1))))
+        self.storages.before(func, args, kwargs or {})
+        result = func(*args, **(kwargs or {}))
+        self.storages.after(args, kwargs, result)
+        return result
 
-    def _note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
+    def note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
         """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
         innermost, function = frames[0] if frames else ("torch.", "")  # a thread of autograd runs no Python code
         asked = (module for module, _ in frames if not module.startswith(_FOR_OTHERS))
         asking = innermost if innermost == _SEEDS else next(asked, "torch.")
         by_user = not asking.startswith(_NOT_USERS)
         self.depend_on_values = self.depend_on_values or by_user
-        branches = innermost == _CORE and function in ("cond", "switch")
+        branches = innermost == _CORE and function in ("cond", "switch", "transform", "convert_to_numpy")
         self.read_values = self.read_values or (reads and by_user and (branches or asking == innermost))
 
 
+class _Conversions(TorchFunctionMode):
+    """Notes reads of values that are no operations of PyTorch: as an array of NumPy, or as a list."""
+
+    def __init__(self, operations: _Operations) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._operations = operations
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _CONVERSIONS:
+            self._operations.note(True, list(_frames_from(sys._getframe(1))))
+        return func(*args, **(kwargs or {}))
+
+
+_CONVERSIONS = {"numpy", "__array__", "tolist", "__dlpack__"}  # methods of tensors
 _NOT_USERS = ("abreast.", "keras.", "torch.")
 _SEEDS = "keras.src.backend.torch.random"
 _CORE = "keras.src.backend.torch.core"
@@ -54,10 +74,10 @@ _FOR_OTHERS = ("keras.src.backend.", "keras.src.ops.", "keras.src.utils.", "kera
 
 
 def _frames_from(frame: types.FrameType | None) -> Iterator[tuple[str, str]]:
-    """The names of module and function in a frame and its callers, without PyTorch's."""
+    """The names of module and function in a frame and its callers, without PyTorch's and our wrappers of its methods."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] != "torch":
+        if name.partition(".")[0] != "torch" and name != memory.__name__:
             yield name, frame.f_code.co_name
         frame = frame.f_back
 
@@ -71,7 +91,6 @@ class TorchProbe:
         batch_norm.install()
         self._drawn: Any = None
         self._operations = _Operations()
-        self._weights: list[tuple[Any, int, Any]] = []  # with the version and a copy of each
         self.is_one_process = False
         self.has_own_python = True
 
@@ -80,18 +99,27 @@ class TorchProbe:
         _hold_schedules()
         self._drawn = seeds.read_torch()
         optimizers: dict[Any, Any] = {}
-        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: _note(optimizer, optimizers))
+        storages = self._operations.storages = WrittenStorages(self._model.variables)
+
+        def begin(optimizer: Any, *_: Any) -> None:
+            _note(optimizer, optimizers)
+            storages.is_optimizing = True
+
+        def end(*_: Any) -> None:
+            storages.is_optimizing = False
+
+        handles = register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
         gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
         buffers = Buffers(self._model, global_batch_norm=False)
         buffers.keep()
-        self._weights = [(each, each._version, each.detach().clone()) for each in self._assignable()]
         for parameter, _ in gradients:
             parameter.grad = None
         try:
-            with torch.set_grad_enabled(self._with_gradients), self._operations:
+            with torch.set_grad_enabled(self._with_gradients), _Conversions(self._operations), self._operations:
                 yield
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
             for optimizer, state in optimizers.items():
                 optimizer.state.clear()
                 optimizer.state.update(state)
@@ -99,17 +127,10 @@ class TorchProbe:
                 parameter.grad = gradient
             buffers.put_back()
             self.rewind()
-            self._weights = []
-
-    def _assignable(self) -> list[Any]:
-        """Parameters that a user's own step may change without Keras, with one of PyTorch's optimizers."""
-        return list(self._model.parameters()) if self._with_gradients else []
+            self._operations.storages = WrittenStorages([])
 
     def rewind(self, generators: bool = True) -> None:
-        with torch.no_grad():
-            for weight, version, copy in self._weights:
-                if weight._version != version:
-                    weight.copy_(copy)
+        self._operations.storages.put_back()
         if generators:
             seeds.write_torch(self._drawn)
 

@@ -1,0 +1,72 @@
+"""Memory of tensors that operations write to in a run of the row check: kept before the first write, and restored.
+
+A step may write to any tensor in place: to a target network that only a global holds, or to a weight through `.data`, which
+PyTorch does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from abreast import exact
+from abreast.backend.torch.memory import plain_storage
+
+
+class WrittenStorages:
+    """`is_optimizing`: one of PyTorch's optimizers makes its step, whose writes to weights are those of one device."""
+
+    def __init__(self, variables: list[Any]) -> None:
+        self.is_optimizing = False
+        self._variables = {_identity(each._value): each for each in variables}
+        self._kept: dict[int, tuple[Any, Any]] = {}  # by the identity of a storage: the storage, and a copy
+        self._new: set[int] = set()  # those that the run has made
+
+    def before(self, operation: Any, args: Any, kwargs: Any) -> None:
+        """Keep the memory that an operation is about to write to."""
+        for tensor in _written(operation, args, kwargs):
+            storage = plain_storage(tensor)
+            if storage is None or storage._cdata in self._new:
+                continue
+            if storage._cdata not in self._kept:
+                self._kept[storage._cdata] = storage, storage.clone()
+            variable = self._variables.get(storage._cdata)
+            run = exact.running()
+            if variable is not None and run is not None and not self.is_optimizing:
+                run.note_written(variable)
+
+    def after(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Note the storages that an operation has made."""
+        known = set(map(_identity, _tensors((args, kwargs))))
+        self._new.update(set(map(_identity, _tensors(result))) - known - self._kept.keys())
+
+    def put_back(self) -> None:
+        for storage, copy in self._kept.values():
+            if storage.nbytes() != copy.nbytes():
+                storage.resize_(copy.nbytes())
+            storage.copy_(copy)
+
+
+def _written(operation: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    if not operation._schema.is_mutable:
+        return
+    for index, argument in enumerate(operation._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for each in values:
+            yield from _tensors(each)
+    elif isinstance(values, dict):
+        yield from _tensors([*values.values()])
+
+
+def _identity(tensor: Any) -> int:
+    storage = plain_storage(tensor)
+    return 0 if storage is None else int(storage._cdata)
