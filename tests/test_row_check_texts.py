@@ -35,7 +35,7 @@ def lines(kind: str) -> list[str]:
         for _ in range(2):
             model.fit(rows, rows[:, :1], batch_size=8, verbose=0)
         model.evaluate(rows, rows[:, :1], verbose=0)
-    return [line for line in text.getvalue().splitlines() if "row by row" in line]
+    return [line for line in text.getvalue().splitlines() if "no relation between rows" in line]
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def lines(kind: str) -> list[str]:
 def test_code_without_relations_is_named_once(workers: Workers, kind: str, names: str) -> None:
     found = workers.abreast.run(lines, kind=kind)
     assert len(found) == bool(names and workers.backend != "jax"), found
-    assert all(f"{names}: row by row, as far as 7 rows show" in line for line in found)
+    assert all(f"relation between rows in {names}, from 7 rows" in line for line in found)

@@ -129,8 +129,9 @@ def _run_once(is_begun: bool) -> tuple[int, bool]:
         is_asked = True
         if came.si_code != _SI_KERNEL:
             child.send_signal(came.si_signo)
-    # One to both processes may have ended the child before it was taken here.
-    return child.returncode, is_asked or signal.sigtimedwait(_WAITED_FOR - {signal.SIGCHLD}, 0) is not None
+    while signal.sigtimedwait(_WAITED_FOR - {signal.SIGCHLD}, 0) is not None:
+        is_asked = True  # one to both processes may have ended the child before it was taken here
+    return child.returncode, is_asked
 
 
 def _signal_in_pause() -> int | None:

@@ -13,7 +13,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 """
 
 from abreast.exact.assignments import is_in_optimizer
-from abreast.exact.calls import running
+from abreast.exact.calls import is_result, running
 from abreast.exact.conditions import announce_conditions, announce_resources
 from abreast.exact.containers import contents_of, refill, values_of
 from abreast.exact.dry_run import is_dry_run, python_once
@@ -93,6 +93,7 @@ __all__ = [
     "is_inside",
     "is_number",
     "is_of_keras",
+    "is_result",
     "is_users",
     "leaf_metrics",
     "loss_contribution",

@@ -290,7 +290,8 @@ class PartRun(FullRun):
         place, leaves = len(self.results), tree.flatten(found)
         expected = self.whole.results[place : place + len(leaves)]
         are_alike = [getattr(each, "shape", ()) for each in expected] == [getattr(each, "shape", ()) for each in leaves]
-        return tree.pack_sequence_as(found, expected) if are_alike else found
+        alone = [ops.stop_gradient(each) if is_tensor(each) else each for each in expected]
+        return tree.pack_sequence_as(found, alone) if are_alike else found
 
     def _shown(self, number: int, loss: Any) -> Any:
         expected = self.whole.losses.get(number, [])[: len(self.losses[number])]
@@ -419,6 +420,12 @@ def running() -> FullRun | None:
     """The run that this thread is in; None outside runs."""
     run: FullRun | None = getattr(_thread, "run", None)
     return run
+
+
+def is_result(tensor: Any) -> bool:
+    """Whether a tensor is the result of a metric that the code of this thread's run has read."""
+    run = running()
+    return run is not None and any(tensor is each for each in run.results)
 
 
 def noted(plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -113,6 +113,7 @@ class Snapshot:
         self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._read: list[tuple[dict[str, Any], dict[str, Any]]] = []  # containers that functions find in globals
         self._cells: list[tuple[Any, Any]] = []
+        self._named: list[tuple[str, Any]] = []  # arrays that functions find in globals and outer variables
         self._generators: list[GeneratorState] = []
         seen: dict[int, Any] = {}
         todo = [model]
@@ -162,6 +163,8 @@ class Snapshot:
         self._globals.append((space, kept))
         self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
         cells = [(cell, cell.cell_contents) for cell in full_cells(function)]
+        outer = zip(code.co_freevars, (each for _, each in cells), strict=False)
+        self._named += [(name, value) for name, value in [*named.items(), *outer] if is_changeable(value)]
         self._cells.extend(cells)
         modules = [vars(each) for each in named.values() if is_users_module(each)]
         of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]
@@ -202,6 +205,9 @@ class Snapshot:
         for space, before in (*self._globals, *self._read):
             for name, value in before.items():
                 found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old, changed))
+        for name, value in self._named:
+            if id(value) in changed:
+                found[_GLOBAL, name] = _arrays([value])
         return {place: arrays for place, arrays in found.items() if arrays}
 
     def changed_in_place(self) -> set[int]:

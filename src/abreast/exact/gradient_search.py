@@ -15,19 +15,29 @@ import numpy as np
 from keras import ops, tree
 
 from abreast.exact.calls import as_array, is_tensor
+from abreast.exact.members import members
 from abreast.exact.probe import Probe
 from abreast.exact.rows import RowRange, size
 from abreast.exact.users_code import members_that_name
 
 # Names of the user's code without which gradients follow from the values.
-_STOPS = {"stop_gradient", "detach", "no_grad", "custom_gradient", "apply", "register_hook"}
+_STOPS = {"stop_gradient", "detach", "no_grad", "custom_gradient", "apply", "register_hook", "scale_grad_by_freq"}
 _NOISE = 1e-3  # of a weight's gradient, and of the largest one
 _NOISE_OF_ALL = 1e-5
 
 
 def members_that_stop_gradients(model: Any) -> list[int]:
-    """The numbers of the members whose code, written by the user, may give values another gradient than their own."""
-    return members_that_name(model, _STOPS)
+    """The numbers of the members whose code, written by the user, may give values another gradient than their own.
+
+    So may modules of PyTorch and their hooks.
+    """
+    foreign = [number for number, each in enumerate(members(model)) if _has_module_or_hooks(each)]
+    return sorted({*members_that_name(model, _STOPS), *foreign})
+
+
+def _has_module_or_hooks(member: Any) -> bool:
+    has_hooks = any(vars(member).get(name) for name in ("_backward_hooks", "_backward_pre_hooks"))
+    return has_hooks or isinstance(member, keras.layers.TorchModuleWrapper)
 
 
 class GradientSearch:

@@ -54,6 +54,7 @@ class Relations:
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
     makes_metrics: bool = False  # whether a step makes metrics of the model
     writes_rows: bool = False  # whether the model writes into the arrays of its batch
+    is_failure: bool = False  # whether the check could not run
     draws: bool = False  # whether the model draws random numbers without Keras
     reads_values: bool = False  # whether the user's code reads values of tensors in Python
     depends_on_values: bool = False  # whether replicas may take different paths

@@ -177,6 +177,7 @@ class RowCheck:
         known.used_by(self._kind, self._function)
         compiled = _compile_arguments(self._model)
         shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
+        seen = 0  # rows that a check of this batch has compared
         if known.is_old or known.compiled != compiled or shows_more:
             install()
             for parts in looks:
@@ -192,9 +193,11 @@ class RowCheck:
                 found = found.with_steps_of(known.found)
             known.renew(found, compiled, self._marks, self._has_equal_rows)
             all_found.add(found)
-            tell_limits(self._kind, self._model, parts[0].total, found.gathered, own)
+            seen = 0 if found.is_failure else parts[0].total
         self._last = known
         say(self._kind, self._model, known.found, own)
+        if seen:
+            tell_limits(self._kind, self._model, seen, known.found, own)
 
     def _look(self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int) -> Relations:
         model = self._model
@@ -217,7 +220,7 @@ class RowCheck:
                 f"{parts[0].total} rows ({type(error).__name__}: {_begin_of(error)}): if it does, each replica computes from its "
                 f"own rows, weighted by their number, which is not what one device computes",
             )
-            return Relations(depends_on_values=True)
+            return Relations(depends_on_values=True, is_failure=True)
 
 
 def _compile_arguments(model: Any) -> weakref.ref[Any] | None:

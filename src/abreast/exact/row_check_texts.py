@@ -5,9 +5,9 @@ Not here: the check (`row_check.py`). Imports no framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import keras
 
@@ -23,23 +23,27 @@ from abreast.stderr import tell_for_all
 from abreast.units import counted
 
 _MOST_NAMES = 3
-_told: WeakSet[Any] = WeakSet()  # models
+_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the names by model
 
 
-def tell_limits(kind: str, model: Any, rows: int, gathered: Iterable[int], own_step: bool) -> None:
-    """Print, once per model, in which code that is not Keras's the check of so many `rows` found no relation between rows."""
-    names = [
-        name_of(each) for number, each in enumerate(members(model)) if number not in gathered and _has_other_code(each)
-    ]
-    names += [f"{type(model).__name__}.{kind}_step"] if own_step else []
-    if not names or model in _told:
+def tell_limits(kind: str, model: Any, rows: int, found: Relations, own_step: bool) -> None:
+    """Print, once each, in which code that is not Keras's the check of so many `rows` found no relation between rows."""
+    if found.refused or found.outputs:
         return
-    _told.add(model)
-    first, more = names[:_MOST_NAMES], len(names) - _MOST_NAMES
-    tell_for_all(
-        f"{', '.join(first)}{f' and {more} more' if more > 0 else ''}: row by row, as far as {rows} rows show. "
-        "abreast looks again after 4, 16, 64, ... steps"
-    )
+    related = found.gathered.keys() | found.sums
+    others = [each for number, each in enumerate(members(model)) if number not in related and _has_other_code(each)]
+    names = [f"{type(each).__name__}{'.call' if each is model else ''}" for each in others]
+    if own_step and not (found.no_means or found.open or found.of_one_part):
+        names.append(f"{type(model).__name__}.{kind}_step")
+    told = _told.setdefault(model, set())
+    new = [name for name in dict.fromkeys(names) if name not in told]
+    told.update(new)
+    if new:
+        first, more = ", ".join(new[:_MOST_NAMES]), len(new) - _MOST_NAMES
+        tell_for_all(
+            f"the row check found no relation between rows in {first}{f' and {more} more' if more > 0 else ''}, from {rows} "
+            "rows. It looks again after 4, 16, 64, ... steps"
+        )
 
 
 def _has_other_code(member: Any) -> bool:

@@ -10,6 +10,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import keras
@@ -60,6 +61,7 @@ class Reach:
         self.states: dict[Key, State] = {}
         self.names: set[str] = set()
         self.met: dict[int, Any] = {}
+        self.is_whole = True
         self._kinds: set[type] = set()  # whose functions are known
         roots = [*roots]
         self._roots = {id(each) for each in roots}
@@ -69,7 +71,7 @@ class Reach:
             if id(value) not in self.met:
                 self.met[id(value)] = value
                 self._open(name, value)
-        self.is_whole = not self._todo
+        self.is_whole = self.is_whole and not self._todo
 
     def _open(self, name: str, value: Any) -> None:
         if isinstance(value, types.FunctionType):
@@ -87,15 +89,17 @@ class Reach:
         elif isinstance(value, CONTAINERS):
             is_large = len(value) > _MOST_ITEMS and not isinstance(value, (tuple, frozenset))
             self._note("content", value, name, lambda: _brief(value), is_large)
-            self._follow(name, *(value.values() if isinstance(value, dict) else value))
-        elif id(value) in self._roots or (is_object(value) and not isinstance(value, _APART)):
+            self._follow_all(name, value.values() if isinstance(value, dict) else value)
+        elif (id(value) in self._roots and hasattr(value, "__dict__")) or (
+            is_object(value) and not isinstance(value, _APART)
+        ):
             self._open_object(name, value)
         elif is_array(value) or is_generator(value):
             self._note("content", value, name, lambda: _brief(value), _is_large_array(value))
 
     def _open_object(self, name: str, value: Any) -> None:
         self._note("content", value, name, lambda: [(key, _brief(each)) for key, each in _attributes(value)])
-        self._todo += [(f"{name}.{key}", each) for key, each in _attributes(value) if type(each) not in _PLAIN]
+        self._todo += [(f"{name}.{key}", each) for key, each in _attributes(value) if not _is_plain(each)]
         if type(value) not in self._kinds:
             self._kinds.add(type(value))
             self._follow(name, *users_functions(type(value)), *filter(is_users_class, type(value).__mro__))
@@ -135,12 +139,25 @@ class Reach:
         self.states[kind, id(owner), ""] = State(name, read, is_large)
 
     def _follow(self, name: str, *values: Any) -> None:
-        self._todo += [(name, each) for each in values if type(each) not in _PLAIN]
+        self._follow_all(name, values)
+
+    def _follow_all(self, name: str, values: Iterable[Any]) -> None:
+        found = [(name, each) for each in [*values] if not _is_plain(each)]
+        self.is_whole = self.is_whole and len(self.met) + len(self._todo) + len(found) <= MOST_OBJECTS
+        self._todo += found if self.is_whole else ()
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     has_hidden = isinstance(value, _WITH_HIDDEN)
     return [(name, each) for name, each in vars(value).items() if not (has_hidden and name.startswith("_"))]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value cannot change, and holds none that can."""
+    kind = type(value)
+    if kind is tuple or kind is frozenset:
+        return _PLAIN.issuperset(map(type, value))
+    return kind in _PLAIN or isinstance(value, (np.generic, PurePath))
 
 
 def is_array(value: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -23,20 +23,11 @@ _UNCLEAR_STEPS = 4
 
 @dataclass
 class _Lookup:
-    """What the steps have shown of one lookup. `lengths`: by rows of a replica, the length of indices that look like rows'."""
+    """What the steps have shown of one lookup."""
 
     is_of_rows: bool = False  # replicas had other indices
-    indices: int | None = None  # a checksum of those that all replicas had, and that are not alike for all rows
-    lengths: dict[int, int] = field(default_factory=dict)
-    unclear: int = 0  # steps in which the indices looked like those of rows that are all alike
-
-    def is_constant(self) -> bool:
-        """Whether indices that look like those of equal rows do not follow the number of rows."""
-        return any(
-            length * rows != other * more
-            for rows, other in self.lengths.items()
-            for more, length in self.lengths.items()
-        )
+    indices: Any = None  # those that all replicas had, and that belong to no row
+    unclear: int = 0  # steps in which all replicas had the same indices, and these looked like those of equal rows
 
 
 class EagerIndices:
@@ -63,38 +54,38 @@ class EagerIndices:
         ]
 
     def _is_same(self, part: Sequence[Any], lookup: _Lookup) -> bool:
-        are_equal, look_like_rows, length, checksum = self._facts(part)
+        indices = part[0].indices.numpy()
+        are_equal = self._are_equal([indices, *(slices.indices.numpy() for slices in part[1:])])
         if not are_equal:
             if lookup.indices is not None and not lookup.is_of_rows:
-                self._warn(
-                    "for the same numbers on every device in some steps, and for others in the rest: the former may be wrong"
-                )
+                self._warn("were the same numbers on every device in the first steps, and are those of rows")
             lookup.is_of_rows = True
-        elif look_like_rows:
-            lookup.lengths[self._rows] = length
         if lookup.is_of_rows:
             return False
-        if look_like_rows and self._rows > 1 and not lookup.is_constant():
+        if self._look_like_rows(indices):
             lookup.unclear += 1
-            if lookup.unclear == _UNCLEAR_STEPS and len(lookup.lengths) == 1:
-                self._warn("for the same number in every row, on every device, or for numbers that belong to no row")
+            if lookup.unclear == _UNCLEAR_STEPS:
+                self._warn("are the same number in every row of every device, or belong to no row")
             return False
         if lookup.unclear:
-            self._warn("for numbers that looked like those of rows in the first steps, and belong to no row")
-        elif lookup.indices not in (None, checksum):
-            self._warn("for numbers that are the same on every device, and change from step to step")
-        lookup.indices = checksum
+            self._warn("looked like numbers of equal rows in the first steps, and belong to no row")
+        elif self._rows and len(indices) % self._rows == 0 and not _continue(lookup.indices, indices):
+            self._warn("are the same numbers on every device, and change from step to step")
+        lookup.indices = indices
         return True
 
-    def _facts(self, part: Sequence[Any]) -> tuple[bool, bool, int, int]:
-        """Whether the replicas' indices are equal, and alike for all rows; their length and checksum in the first replica."""
-        first, *others = (slices.indices.numpy() for slices in part)
+    def _look_like_rows(self, indices: Any) -> bool:
+        """Whether indices may be those of rows that are all alike. One row has none beside it: its entries are then alike."""
+        return self._rows > 0 and are_alike(indices, self._rows if self._rows > 1 else max(1, len(indices)))
+
+    def _are_equal(self, of_replicas: list[Any]) -> bool:
+        first, *others = of_replicas
         are_equal = all(np.array_equal(first, each) for each in others)
-        own = [are_equal, self._rows > 0 and are_alike(first, self._rows), len(first), zlib.crc32(first.tobytes())]
-        if self._processes is not None:
-            of_all = self._processes.rows(tf.constant([own], tf.int64)).numpy()
-            own = [bool(of_all[:, 0].all() and (of_all == of_all[0]).all()), *of_all[0, 1:].tolist()]
-        return bool(own[0]), bool(own[1]), own[2], own[3]
+        if self._processes is None:
+            return are_equal
+        own = tf.constant([[are_equal, len(first), zlib.crc32(first.tobytes())]], tf.int64)
+        of_all = self._processes.rows(own).numpy()
+        return bool(of_all[:, 0].all() and (of_all == of_all[0]).all())
 
     def _warn(self, how: str) -> None:
         if isinstance(getattr(self._model, "optimizer", None), keras.optimizers.SGD):
@@ -102,8 +93,8 @@ class EagerIndices:
         exact.warn_once(
             self._model,
             "lookups",
-            f"a step of {self._model.name} looks up an embedding {how}. An optimizer that squares gradients (Adam) may "
-            "give that embedding other weights than on one device. `run_eagerly=False` makes it clear",
+            f"a step of {self._model.name} looks up numbers in an embedding that {how}. An optimizer that squares gradients, "
+            "such as Adam, may then change the embedding otherwise than on one device. `run_eagerly=False` leaves no such doubt",
         )
 
 
@@ -111,3 +102,9 @@ def are_alike(values: Any, rows: int) -> bool:
     """Whether values may be those of so many rows, with the same ones for the first and the last row."""
     size = len(values) // rows
     return len(values) % rows == 0 and np.array_equal(values[:size], values[len(values) - size :])
+
+
+def _continue(before: Any, now: Any) -> bool:
+    """Whether indices are those of the step before, or more or fewer of them, as positions are."""
+    shared = len(now) if before is None else min(len(before), len(now))
+    return before is None or np.array_equal(before[:shared], now[:shared])

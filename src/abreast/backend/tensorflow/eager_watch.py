@@ -26,14 +26,16 @@ from abreast.keras_private.backend import functions
 _thread = threading.local()
 # Code that reads a tensor for its caller.
 _FOR_OTHERS = (
-    "tensorflow.python.framework.ops",
-    "keras.src.ops.",
-    "keras.src.backend.",
-    "keras.src.utils.",
-    "functools",
+    *("tensorflow.python.framework.ops", "tensorflow.python.framework.tensor_util"),
+    *("keras.src.ops.", "keras.src.backend.", "keras.src.utils.", "functools"),
 )
 _NOT_USERS = ("abreast.", "keras.", "tensorflow.", "numpy.")
-_BRANCHES = ("tensorflow.python.ops.cond", "tensorflow.python.ops.while_loop", "tensorflow.python.ops.control_flow")
+_BRANCHES = (
+    *("tensorflow.python.framework.smart_cond", "tensorflow.python.ops.cond", "tensorflow.python.ops.while_loop"),
+    *("tensorflow.python.ops.control_flow_case", "tensorflow.python.ops.control_flow_switch_case"),
+)
+_TEXTS = {"__repr__", "__str__", "__format__", "value_text", "numpy_text"}  # functions that print a tensor
+_OF_NO_ROWS = {*OF_SHAPES, "ZerosLike", "OnesLike"}
 
 
 class EagerWatch:
@@ -68,11 +70,15 @@ class EagerWatch:
     def _note_operation(self, kind: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
         self.shares_resources = self.shares_resources or is_of_shared_resource(name)
-        if name not in OF_SHAPES and any(id(each) in self._of_rows for each in tf.nest.flatten(inputs)):
+        if name not in _OF_NO_ROWS and any(map(self._is_of_rows, tf.nest.flatten(inputs))):
             self.note_rows(tf.nest.flatten(outputs))
 
     def note_read(self, tensor: Any) -> None:
-        self.reads_rows = self.reads_rows or (id(tensor) in self._of_rows and _is_for_user(sys._getframe(2)))
+        self.reads_rows = self.reads_rows or (self._is_of_rows(tensor) and _is_for_user(sys._getframe(2)))
+
+    def _is_of_rows(self, tensor: Any) -> bool:
+        """Whether a tensor depends on the rows; the result of a metric is in a step that of all rows."""
+        return id(tensor) in self._of_rows and not exact.is_result(tensor)
 
     def note_weights(self, layer: Any) -> None:
         run = exact.running()
@@ -85,6 +91,8 @@ def _is_for_user(frame: types.FrameType | None) -> bool:
     """Whether the user's code, or a condition in it, asks for a value."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
+        if frame.f_code.co_name in _TEXTS:
+            return False
         if not name.startswith(_FOR_OTHERS):
             return name.startswith(_BRANCHES) or not name.startswith(_NOT_USERS)
         frame = frame.f_back

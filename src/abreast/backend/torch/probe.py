@@ -34,7 +34,7 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
-        if reads or torch.Tag.dynamic_output_shape in func.tags:
+        if (reads and not exact.is_result(args[0])) or torch.Tag.dynamic_output_shape in func.tags:
             self.note(reads, list(_frames_from(sys._getframe(1))))
         self.storages.before(func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
@@ -60,7 +60,7 @@ class _Conversions(TorchFunctionMode):
         self._operations = operations
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in _CONVERSIONS:
+        if getattr(func, "__name__", "") in _CONVERSIONS and not exact.is_result(args[0]):
             self._operations.note(True, list(_frames_from(sys._getframe(1))))
         return func(*args, **(kwargs or {}))
 

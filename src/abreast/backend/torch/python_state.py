@@ -252,6 +252,8 @@ _CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Ent
 def _is_held_here_alone(node: Watched) -> bool:
     """Whether plain Keras would have lost a value to which the model refers weakly."""
     ours = 2 + len(node.parts) + any(type(part) is parts.Attributes for part in node.parts)  # the node, and this call
+    for part in node.parts:  # containers are in `_live` and `_values`, and dicts in `_keyed`
+        ours += (2 + hasattr(node.value, "values")) * (type(part) in _CONTAINERS and part.live() is node.value)
     return sys.getrefcount(node.value) <= ours
 
 
