@@ -70,6 +70,12 @@ def plain_storage(tensor: torch.Tensor) -> Any:
         return None
 
 
+def identity_of_storage(tensor: torch.Tensor) -> int:
+    """The identity of a tensor's memory; 0 for a tensor without one."""
+    storage = plain_storage(tensor)
+    return 0 if storage is None else int(storage._cdata)
+
+
 def _is_shared(storage: Any) -> bool:
     """Whether other code may hold this memory; True if torch does not report it."""
     if storage is None or hasattr(storage, _OPEN) or _num_owners is None or _num_owners(storage._cdata) > _OWNERS:

@@ -26,6 +26,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from abreast import exact
 from abreast.backend.torch import modules_by_path
+from abreast.backend.torch.memory import identity_of_storage
 from abreast.backend.torch.pickle_objects import reducer
 from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import is_users
@@ -100,9 +101,11 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._paths: list[str] = []
         self._path = "model"
         self._functions: list[types.FunctionType] = []
+        self._weights: dict[int, Any] = {}  # the model's variables, by the identity of their storage
         self._by_own_hashes: dict[int, Any] = {}  # by identity: dicts and sets with keys whose class has a `__hash__`
 
     def write(self, model: Any, beside: Sequence[Any]) -> bytes:
+        self._weights = {identity_of_storage(each._value): each for each in model.variables}
         self._dump(modules_by_path.files(), "the files of modules")
         self._dump(model, "model")
         self._dump(beside, "the globals of modules")
@@ -176,8 +179,52 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
             _register(value.__module__)
         if isinstance(value, types.FunctionType) and is_users(value.__module__):
             self._functions.append(value)
+        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            self._refuse_view(value)
         reduce = reducer(value)
         return super().reducer_override(value) if reduce is None else reduce(value)
+
+    def _refuse_view(self, tensor: torch.Tensor) -> None:
+        """Refuse a tensor in the memory of a weight, or whose gradient always leads to it: a copy would not follow the weight."""
+        weight = self._weights.get(identity_of_storage(tensor)) or self._weight_behind(tensor)
+        if weight is not None and tensor is not weight._value and tensor.numel():
+            raise ModelError(
+                f"{self._path} holds a tensor that is tied to the weight {weight.path}: each device has a process with "
+                "weights of its own, and this tensor would not follow them there",
+                "compute it from the weight in the `call` of a layer, such as `keras.layers.Lambda`; or copy it without its "
+                "gradient, if it is to stay as it is: `keras.ops.stop_gradient(keras.ops.copy(weight))`",
+            )
+
+    def _weight_behind(self, tensor: torch.Tensor) -> Any:
+        """A weight that a tensor's gradient leads to at each backward pass, through operations that keep no tensors for one."""
+        found, todo = None, [tensor.grad_fn]
+        while todo:
+            node: Any = todo.pop()
+            if hasattr(node, "variable"):
+                found = found or self._weights.get(identity_of_storage(node.variable))
+            elif node is not None and not node.name().startswith(_KEEPING_NOTHING):
+                return None
+            todo += [] if node is None else [each for each, _ in node.next_functions]
+        return found
+
+
+# The beginnings of their names.
+_KEEPING_NOTHING = (
+    *(
+        "AddBackward",
+        "Alias",
+        "AsStrided",
+        "Clone",
+        "Expand",
+        "Neg",
+        "Permute",
+        "ReshapeAlias",
+        "Select",
+        "Slice",
+        "Squeeze",
+    ),
+    *("SubBackward", "TBackward", "ToCopy", "Transpose", "UnsafeView", "Unsqueeze", "View"),
+)
 
 
 class _ChangeWriter(_Writer):

@@ -147,7 +147,15 @@ class TorchProbe:
         tensors = [value.detach().clone().requires_grad_() for value in values]
         with torch.enable_grad():
             number = compute(tensors)
-            return None if number is None else list(torch.autograd.grad(number, tensors, allow_unused=True))
+            if number is None:
+                return None
+            own = [value if value.requires_grad else each for value, each in zip(values, tensors, strict=True)]
+            found = torch.autograd.grad(number, [*tensors, *own], allow_unused=True)
+            # Modules of PyTorch compute with their own parameters.
+            return [
+                own_gradient if gradient is None else gradient
+                for gradient, own_gradient in zip(found[: len(tensors)], found[len(tensors) :], strict=True)
+            ]
 
     def foreign(self) -> str:
         return ""

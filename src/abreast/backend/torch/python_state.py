@@ -8,6 +8,7 @@ a step makes happen on every rank. Not here: how the values are found (`python_w
 
 from __future__ import annotations
 
+import gc
 import operator
 import sys
 import types
@@ -107,6 +108,18 @@ class PythonState:
         for name, function in self._walked.of_a_process.items():
             exact.warn_once(self._model(), name, _UNSHARED[name].format(function.__qualname__))
 
+    def _announce_cycles(self) -> None:
+        """Warn of weakly held objects that refer to themselves: no count of references shows that only this state has them."""
+        for node in self._weakly_held:
+            if _is_in_cycle(node.value):
+                kind = type(node.value).__name__
+                exact.warn_once(
+                    self._model(),
+                    f"weak {kind}",
+                    f"the model refers weakly to a {kind} that refers to itself through its parts. While several processes "
+                    f"train the model, this {kind} does not end, even if nothing else refers to it",
+                )
+
     def _is_stray(self, change: Change) -> bool:
         """Whether a change is a new attribute of the script's own (a file, a figure): not sendable, and named by no function."""
         how, name = change.edit[:2]
@@ -193,6 +206,7 @@ class PythonState:
         self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
         self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
         self._weakly_held = [node for node in self._walked.nodes.values() if node.is_weakly_held]
+        self._announce_cycles()
         self._list_live()
         self._seen = [part.seen for _, part in self._containers]
         self._kinds = [*map(kinds, self._live)]
@@ -245,8 +259,23 @@ _UNSHARED = {
     "id": "{} calls `id`: objects have other ids in the worker processes, so values that are kept by an id are not found there",
     "__subclasses__": "{} calls `__subclasses__`: worker processes have only those subclasses that the model uses",
 }
+_MOST_IN_CYCLE = 10_000  # objects
 _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Entries, parts.Members)
+
+
+def _is_in_cycle(value: Any) -> bool:
+    """Whether an object is reached from itself, not through classes, functions and modules."""
+    seen: set[int] = set()
+    todo = [value]
+    while todo and len(seen) < _MOST_IN_CYCLE:
+        for each in gc.get_referents(todo.pop()):
+            if each is value:
+                return True
+            if id(each) not in seen and not isinstance(each, (type, types.ModuleType, types.FunctionType)):
+                seen.add(id(each))
+                todo.append(each)
+    return False
 
 
 def _is_held_here_alone(node: Watched) -> bool:

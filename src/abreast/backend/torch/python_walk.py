@@ -50,8 +50,18 @@ class Watched:
 
     @property
     def is_weakly_held(self) -> bool:
-        """Whether only weak references lead to the value."""
-        return bool(self.edges) and all(how == "target" for _, (how, _) in self.edges)
+        """Whether only weak references lead to the value from outside of it."""
+        if all(how != "target" for _, (how, _) in self.edges):
+            return False
+        todo, seen = [self], {id(self)}
+        while todo:
+            for (_, (how, _)), parent in todo.pop().edges.items():
+                if how != "target" and parent.root is not None:
+                    return False
+                if how != "target" and id(parent) not in seen:
+                    seen.add(id(parent))
+                    todo.append(parent)
+        return True
 
     def path(self) -> Path:
         if self.root is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from abreast import exact
-from abreast.backend.torch.memory import plain_storage
+from abreast.backend.torch.memory import identity_of_storage, plain_storage
 
 
 class WrittenStorages:
@@ -20,7 +20,7 @@ class WrittenStorages:
 
     def __init__(self, variables: list[Any]) -> None:
         self.is_optimizing = False
-        self._variables = {_identity(each._value): each for each in variables}
+        self._variables = {identity_of_storage(each._value): each for each in variables}
         self._kept: dict[int, tuple[Any, Any]] = {}  # by the identity of a storage: the storage, and a copy
         self._new: set[int] = set()  # those that the run has made
 
@@ -39,8 +39,8 @@ class WrittenStorages:
 
     def after(self, args: Any, kwargs: Any, result: Any) -> None:
         """Note the storages that an operation has made."""
-        known = set(map(_identity, _tensors((args, kwargs))))
-        self._new.update(set(map(_identity, _tensors(result))) - known - self._kept.keys())
+        known = set(map(identity_of_storage, _tensors((args, kwargs))))
+        self._new.update(set(map(identity_of_storage, _tensors(result))) - known - self._kept.keys())
 
     def put_back(self) -> None:
         for storage, copy in self._kept.values():
@@ -65,8 +65,3 @@ def _tensors(values: Any) -> Iterator[Any]:
             yield from _tensors(each)
     elif isinstance(values, dict):
         yield from _tensors([*values.values()])
-
-
-def _identity(tensor: Any) -> int:
-    storage = plain_storage(tensor)
-    return 0 if storage is None else int(storage._cdata)
