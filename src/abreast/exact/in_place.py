@@ -21,7 +21,8 @@ class InPlace:
     def has_changed(self) -> bool:
         if isinstance(self.array, np.ndarray):
             return bool(self.array.tobytes() != self._content.tobytes())
-        return _version(self.array) != self._version
+        # Without gradients, PyTorch does not count what its functions for lists of tensors (`_foreach`) write.
+        return _version(self.array) != self._version or not self.array.equal(self._content)
 
     def put_back(self) -> None:
         if not self.has_changed():

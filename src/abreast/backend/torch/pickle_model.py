@@ -186,7 +186,8 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
 
     def _refuse_view(self, tensor: torch.Tensor) -> None:
         """Refuse a tensor in the memory of a weight, or whose gradient always leads to it: a copy would not follow the weight."""
-        weight = self._weights.get(identity_of_storage(tensor)) or self._weight_behind(tensor)
+        weight = self._weights.get(identity_of_storage(tensor))
+        weight = self._weight_behind(tensor) if weight is None else weight
         if weight is not None and tensor is not weight._value and tensor.numel():
             raise ModelError(
                 f"{self._path} holds a tensor that is tied to the weight {weight.path}: each device has a process with "
@@ -201,7 +202,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         while todo:
             node: Any = todo.pop()
             if hasattr(node, "variable"):
-                found = found or self._weights.get(identity_of_storage(node.variable))
+                found = self._weights.get(identity_of_storage(node.variable)) if found is None else found
             elif node is not None and not node.name().startswith(_KEEPING_NOTHING):
                 return None
             todo += [] if node is None else [each for each, _ in node.next_functions]

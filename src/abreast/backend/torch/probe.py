@@ -77,7 +77,7 @@ def _frames_from(frame: types.FrameType | None) -> Iterator[tuple[str, str]]:
     """The names of module and function in a frame and its callers, without PyTorch's and our wrappers of its methods."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] != "torch" and name != memory.__name__:
+        if name.partition(".")[0] != "torch" and name not in (__name__, memory.__name__):
             yield name, frame.f_code.co_name
         frame = frame.f_back
 
