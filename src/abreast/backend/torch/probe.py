@@ -153,12 +153,16 @@ class TorchProbe:
             found = torch.autograd.grad(number, [*tensors, *own], allow_unused=True)
             # Modules of PyTorch compute with their own parameters.
             return [
-                own_gradient if gradient is None else gradient
+                _dense(own_gradient if gradient is None else gradient)
                 for gradient, own_gradient in zip(found[: len(tensors)], found[len(tensors) :], strict=True)
             ]
 
     def foreign(self) -> str:
         return ""
+
+
+def _dense(gradient: Any) -> Any:
+    return gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
 
 
 def _hold_schedules() -> None:
@@ -197,4 +201,4 @@ def _note(optimizer: Any, known: dict[Any, Any]) -> None:
         return
     if optimizer not in known:
         known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
-    run.note_gradients([parameter.grad for group in optimizer.param_groups for parameter in group["params"]])
+    run.note_gradients([_dense(parameter.grad) for group in optimizer.param_groups for parameter in group["params"]])

@@ -335,6 +335,7 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
 
 def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
     """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
+    gradients = [each.to_dense() if each is not None and each.layout != torch.strided else each for each in gradients]
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients

@@ -102,6 +102,8 @@ class Gradients:
         for parameter in parameters:
             if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
+            elif parameter.grad.layout != torch.strided:  # of an embedding with `sparse=True`
+                parameter.grad = parameter.grad.to_dense()
         return [parameter.grad for parameter in parameters]
 
     def finish(self, are_sums: bool) -> None:

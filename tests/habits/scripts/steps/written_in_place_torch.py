@@ -1,4 +1,4 @@
-"""A `train_step` writes in place to weights, through `.data` too, to a target network of a global and to a list of averages of its rows."""
+"""A `train_step` writes in place: to weights, through `.data` to a network of a global, and to a list of averages of its rows."""
 
 BACKENDS = ("torch",)
 EXPECTED = {"torch": "announced: averages keeps results of the rows in Python"}
