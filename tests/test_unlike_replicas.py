@@ -48,7 +48,7 @@ def trained(what: str) -> list[str]:
 
     train(1)
     if what == "weight":
-        memory._plain_storage(model.layers[0].kernel.value)[3] = (
+        memory.plain_storage(model.layers[0].kernel.value)[3] = (
             0x3F  # as by an old pointer, which no code requests anew
         )
     h5py.get_config().track_order = what == "state"

@@ -14,7 +14,8 @@ from abreast.exact.rows import RowAxis
 
 RowAxes = tuple[RowAxis | None, ...]
 # The findings that say what is computed from which rows.
-_OF_FEW = ("gathered_of_few", "few_rows")  # decisions of code, which do not begin later; one row may show rounding
+# Of few rows: decisions of code, which do not begin later; one row may show rounding. Assigned weights: see `assignments.py`.
+_NOT_LATE = ("gathered_of_few", "few_rows", "assigned")
 _BY_CALL = ("given", "outputs")  # calls and metrics may come later: only what is known of one before can change
 _OF_STEPS = ("gathered", "gathered_of_few", "few_rows", "sums", "assigned", "given", "logs", "outputs", "left_in_calls")
 
@@ -89,7 +90,7 @@ class Relations:
             if name in _BY_CALL
             else getattr(new, name) == getattr(other, name)
             for name in _OF_STEPS
-            if name not in _OF_FEW
+            if name not in _NOT_LATE
         )
 
     def with_steps_of(self, other: Relations) -> Relations:

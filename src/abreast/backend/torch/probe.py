@@ -56,7 +56,7 @@ class _Conversions(TorchFunctionMode):
     """Notes reads of values that are no operations of PyTorch: as an array of NumPy, or as a list."""
 
     def __init__(self, operations: _Operations) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._operations = operations
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
