@@ -25,6 +25,8 @@ _ASKED = "_abreast_asked"  # time of the last request
 _LENT = "_abreast_lent"  # torch allocated it, and takes it for NumPy's after a call of `numpy`
 _OPEN = "_abreast_open"  # a storage or pointer was given out, which is not counted as an owner
 
+ON_READ: list[Callable[[torch.Tensor], None]] = []  # called before a tensor becomes an array or a list
+
 _times = itertools.count(1)
 _untyped_storage: Any = torch.Tensor.untyped_storage
 _plain_data: Any = torch.Tensor.data
@@ -58,7 +60,9 @@ def note_requests() -> None:
     """Make storages note requests for their memory from now on. Runs once."""
     tensor: Any = torch.Tensor
     for name in (*_COUNTED, *_UNCOUNTED):
-        setattr(tensor, name, _noting(getattr(tensor, name)))
+        plain = getattr(tensor, name)
+        setattr(tensor, name, _noting(_reading(plain) if name in _COUNTED else plain))
+    tensor.tolist = _reading(tensor.tolist)
     tensor.data = property(_get_data, _set_data, doc=_plain_data.__doc__)
 
 
@@ -102,6 +106,16 @@ def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(self, *args, **kwargs)
 
     return ask
+
+
+def _reading(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def read(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for each in ON_READ:
+            each(self)
+        return plain(self, *args, **kwargs)
+
+    return read
 
 
 def _get_data(self: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast import exact
@@ -26,6 +26,7 @@ class _Operations(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._thread = threading.get_ident()
         self.draw = False
         self.storages = WrittenStorages([])
         self.read_values = False  # by the user's code
@@ -41,6 +42,11 @@ class _Operations(TorchDispatchMode):
         self.storages.after(args, kwargs, result)
         return result
 
+    def note_conversion(self, tensor: torch.Tensor) -> None:
+        """Note a read of values that is no operation of PyTorch: as an array of NumPy, or as a list."""
+        if self._thread == threading.get_ident() and not exact.is_result(tensor):
+            self.note(True, list(_frames_from(sys._getframe(1))))
+
     def note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
         """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
         innermost, function = frames[0] if frames else ("torch.", "")  # a thread of autograd runs no Python code
@@ -52,20 +58,6 @@ class _Operations(TorchDispatchMode):
         self.read_values = self.read_values or (reads and by_user and (branches or asking == innermost))
 
 
-class _Conversions(TorchFunctionMode):
-    """Notes reads of values that are no operations of PyTorch: as an array of NumPy, or as a list."""
-
-    def __init__(self, operations: _Operations) -> None:
-        super().__init__()
-        self._operations = operations
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in _CONVERSIONS and not exact.is_result(args[0]):
-            self._operations.note(True, list(_frames_from(sys._getframe(1))))
-        return func(*args, **(kwargs or {}))
-
-
-_CONVERSIONS = {"numpy", "__array__", "tolist", "__dlpack__"}  # methods of tensors
 _NOT_USERS = ("abreast.", "keras.", "torch.")
 _SEEDS = "keras.src.backend.torch.random"
 _CORE = "keras.src.backend.torch.core"
@@ -89,6 +81,7 @@ class TorchProbe:
         self._model, self._with_gradients = model, with_gradients
         self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         batch_norm.install()
+        memory.note_requests()
         self._drawn: Any = None
         self._operations = _Operations()
         self.is_one_process = False
@@ -114,10 +107,12 @@ class TorchProbe:
         buffers.keep()
         for parameter, _ in gradients:
             parameter.grad = None
+        memory.ON_READ.append(self._operations.note_conversion)
         try:
-            with torch.set_grad_enabled(self._with_gradients), _Conversions(self._operations), self._operations:
+            with torch.set_grad_enabled(self._with_gradients), self._operations:
                 yield
         finally:
+            memory.ON_READ.remove(self._operations.note_conversion)
             for handle in handles:
                 handle.remove()
             for optimizer, state in optimizers.items():
