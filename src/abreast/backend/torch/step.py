@@ -28,6 +28,7 @@ from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.sums import Gradients, State
+from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
 
@@ -319,6 +320,17 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
             return plain(self, sums, trainable_variables)
 
     return apply
+
+
+def check_optimizers(model: Any) -> None:
+    """Refuse an optimizer of PyTorch that computes the loss several times in a step."""
+    for name, value in vars(model).items():
+        if isinstance(value, torch.optim.LBFGS):
+            raise ModelError(
+                f"{type(model).__name__}.{name} is a torch.optim.LBFGS, which computes loss and gradients several times in a "
+                "step: each device would search along a line for its own rows",
+                "use an optimizer that takes one gradient in a step, or train on one device",
+            )
 
 
 @torch.no_grad()
