@@ -18,6 +18,7 @@ from abreast.backend.torch.devices import here
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
+from abreast.backend.torch.step import check_optimizers
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team_model import team_model_of
 from abreast.feed import Handed, HostBatch, Taken, take
@@ -78,6 +79,8 @@ class JointSteps:
         counts: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple,
     ) -> None:
         """`counts` turns the number of rows of each process into the number of rows of each device."""
+        if placement.num_devices > 1:
+            check_optimizers(model)
         self._kind, self._model, self._placement = kind, model, placement
         self._counts = counts
         self._stage, self._ranks = stage, ranks

@@ -38,7 +38,7 @@ from abreast.backend.torch.pickle_model import UnknownObject
 from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.shards import SharedMemoryWriter
 from abreast.backend.torch.staging import StagedShard
-from abreast.backend.torch.step import ReplicaStep, check_optimizers
+from abreast.backend.torch.step import ReplicaStep
 from abreast.backend.torch.team_model import TeamModel, forget, keep, team_model_of
 from abreast.cpu import num_cores
 from abreast.errors import BackendError, WorkerError
@@ -153,7 +153,6 @@ class Team:
     def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> TeamModel:
         exact.check_layers(model)
         check_hooks(model)
-        check_optimizers(model)
         key = next(self._keys)
         python_state = PythonState(model) if self._channels else None
         data = None if python_state is None else python_state.dump_model()
