@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from abreast import exact
 from abreast.backend.torch import batch_norm, memory, seeds
@@ -39,7 +39,7 @@ class _Operations(TorchDispatchMode):
             self.note(reads, list(_frames_from(sys._getframe(1))))
         self.storages.before(func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
-        self.storages.after(args, kwargs, result)
+        self.storages.after(func, args, kwargs, result)
         return result
 
     def note_conversion(self, tensor: torch.Tensor) -> None:
@@ -48,7 +48,9 @@ class _Operations(TorchDispatchMode):
             self.note(True, list(_frames_from(sys._getframe(1))))
 
     def note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
-        """Whose code wants the values: the check's own is not meant, and Keras's layers and random numbers take one path."""
+        """Whose code wants the values: not the check's own or an optimizer's; Keras's layers and random numbers take one path."""
+        if self.storages.is_optimizing:
+            return
         innermost, function = frames[0] if frames else ("torch.", "")  # a thread of autograd runs no Python code
         asked = (module for module, _ in frames if not module.startswith(_FOR_OTHERS))
         asking = innermost if innermost == _SEEDS else next(asked, "torch.")
@@ -195,5 +197,6 @@ def _note(optimizer: Any, known: dict[Any, Any]) -> None:
     if run is None:
         return
     if optimizer not in known:
-        known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+        with _disable_current_modes():  # these writes are not the step's
+            known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
     run.note_gradients([_dense(parameter.grad) for group in optimizer.param_groups for parameter in group["params"]])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from abreast import exact
 from abreast.backend.torch.memory import identity_of_storage, plain_storage
@@ -21,7 +22,7 @@ class WrittenStorages:
     def __init__(self, variables: list[Any]) -> None:
         self.is_optimizing = False
         self._variables = {identity_of_storage(each._value): each for each in variables}
-        self._kept: dict[int, tuple[Any, Any]] = {}  # by the identity of a storage: the storage, and a copy
+        self._kept: dict[int, tuple[Any, Any]] = {}  # by the identity of a storage: its bytes, and a copy
         self._new: set[int] = set()  # those that the run has made
 
     def before(self, operation: Any, args: Any, kwargs: Any) -> None:
@@ -31,22 +32,27 @@ class WrittenStorages:
             if storage is None or storage._cdata in self._new:
                 continue
             if storage._cdata not in self._kept:
-                self._kept[storage._cdata] = storage, storage.clone()
+                live = _bytes_of(storage)
+                self._kept[storage._cdata] = live, live.clone()
             variable = self._variables.get(storage._cdata)
             run = exact.running()
             if variable is not None and run is not None and not self.is_optimizing:
                 run.note_written(variable)
 
-    def after(self, args: Any, kwargs: Any, result: Any) -> None:
-        """Note the storages that an operation has made."""
-        known = set(map(identity_of_storage, _tensors((args, kwargs))))
+    def after(self, operation: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Note the storages that an operation has made; that of `torch.tensor(...)` comes as an argument."""
+        is_fresh = operation is torch.ops.aten.lift_fresh.default
+        known = set() if is_fresh else set(map(identity_of_storage, _tensors((args, kwargs))))
         self._new.update(set(map(identity_of_storage, _tensors(result))) - known - self._kept.keys())
 
     def put_back(self) -> None:
-        for storage, copy in self._kept.values():
-            if storage.nbytes() != copy.nbytes():
-                storage.resize_(copy.nbytes())
-            storage.copy_(copy)
+        with _disable_current_modes(), torch.no_grad():
+            for live, copy in self._kept.values():
+                live.copy_(copy)
+
+
+def _bytes_of(storage: Any) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _written(operation: Any, args: Any, kwargs: Any) -> Iterator[Any]:
