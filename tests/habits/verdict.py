@@ -55,7 +55,7 @@ def holds(judged: Judged, expected: str, words: str, said: list[str]) -> bool:
 
     A row check that fails is expected only by name: its warning would hide what it should find.
     """
-    if "failed on" not in words and any(_FAILED_CHECK.search(text) for text in said):
+    if expected != "refused" and "failed on" not in words and any(_FAILED_CHECK.search(text) for text in said):
         return False
     if expected == "announced":
         return judged.verdict in ("warned", "announced") and any(words in text for text in said)

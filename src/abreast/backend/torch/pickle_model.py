@@ -101,11 +101,12 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._paths: list[str] = []
         self._path = "model"
         self._functions: list[types.FunctionType] = []
-        self._weights: dict[int, Any] = {}  # the model's variables, by the identity of their storage
+        self._weights: dict[int, Any] = {}  # those that train, by the identity of their storage
         self._by_own_hashes: dict[int, Any] = {}  # by identity: dicts and sets with keys whose class has a `__hash__`
 
     def write(self, model: Any, beside: Sequence[Any]) -> bytes:
-        self._weights = {identity_of_storage(each._value): each for each in model.variables}
+        if model is not None:
+            self._weights = {identity_of_storage(each._value): each for each in model.trainable_variables}
         self._dump(modules_by_path.files(), "the files of modules")
         self._dump(model, "model")
         self._dump(beside, "the globals of modules")
