@@ -163,8 +163,9 @@ class Snapshot:
         self._globals.append((space, kept))
         self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
         cells = [(cell, cell.cell_contents) for cell in full_cells(function)]
-        outer = zip(code.co_freevars, (each for _, each in cells), strict=False)
-        self._named += [(name, value) for name, value in [*named.items(), *outer] if is_changeable(value)]
+        outer = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        reached = [*named.items(), *((name, cell.cell_contents) for name, cell in outer if is_full(cell))]
+        self._named += [(name, value) for name, value in reached if is_changeable(value)]
         self._cells.extend(cells)
         modules = [vars(each) for each in named.values() if is_users_module(each)]
         of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]

@@ -1,4 +1,4 @@
-"""What the row check says of its findings: errors, warnings, and the line about code in which it found nothing.
+"""The errors and warnings about findings of the row check, and the line about code in which it found nothing.
 
 Not here: the check (`row_check.py`). Imports no framework.
 """

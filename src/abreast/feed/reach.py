@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from abreast.feed.values import CONTAINERS, content, is_generator, is_object
+from abreast.feed.values import CONTAINERS, PLAIN, content, is_generator, is_object
 from abreast.users_functions import (
     class_values,
     globals_read,
@@ -32,7 +32,7 @@ from abreast.users_functions import (
 MOST_OBJECTS = 50_000
 _MOST_ITEMS = 1_000  # of a container that is compared
 _MOST_BYTES = 1 << 18  # of an array that is compared
-_PLAIN = {type(None), bool, int, float, complex, str, bytes}
+_PLAIN = frozenset(PLAIN)
 _APART = (keras.Layer, keras.Variable, keras.optimizers.Optimizer)  # followed only from the roots
 _WITH_HIDDEN = (keras.Layer, keras.losses.Loss, keras.metrics.Metric)  # their `_` attributes are Keras's own
 

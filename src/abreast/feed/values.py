@@ -22,7 +22,7 @@ _WHOLE_BYTES = 2**24
 _SAMPLES = 2**16
 _SAMPLES_OF_DISK = 2**8  # of a memory-mapped array: each may be a read of the disk
 _LARGEST_BYTES = 2**30  # of the largest array that is saved
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 _QUICK = {type(None), bool, int, float, str, bytes}  # whose `repr` is the same in every process
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _NOT_USERS = ("keras.", "jax.", "jaxlib.", "tensorflow.", "numpy.", "abreast.", "builtins.")
@@ -33,7 +33,7 @@ def is_object(value: Any) -> bool:
     kind = type(value)
     return (
         hasattr(value, "__dict__")
-        and not isinstance(value, (type, np.ndarray, random.Random, DataAdapter, *_PLAIN, *CONTAINERS))
+        and not isinstance(value, (type, np.ndarray, random.Random, DataAdapter, *PLAIN, *CONTAINERS))
         and not f"{kind.__module__}.".startswith(_NOT_USERS)
         and not _is_torchs(value)
         and not isinstance(value, keras.Layer)
@@ -48,7 +48,7 @@ def is_generator(value: Any) -> bool:
 
 def content(value: Any) -> Any:
     """A value's content for comparison, in this process or another; for an object of another kind, its identity."""
-    if isinstance(value, _PLAIN):
+    if isinstance(value, PLAIN):
         return repr(value)
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype), _checksum(value)
@@ -69,7 +69,7 @@ def text_of_data(value: Any) -> str | None:
             None if held is None else f"{type(value).__name__} of {len(value)}, {zlib.crc32(repr(held).encode()):08x}"
         )
     is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    return repr(content(value)) if is_array or isinstance(value, (*_PLAIN, np.generic)) else None
+    return repr(content(value)) if is_array or isinstance(value, (*PLAIN, np.generic)) else None
 
 
 def _repeatable(container: Any) -> Any:
@@ -88,7 +88,7 @@ def is_plain(value: Any) -> bool:
         return not value.dtype.hasobject and value.nbytes <= _LARGEST_BYTES
     if isinstance(value, CONTAINERS):
         return _dumped(value) is not None or all(map(is_plain, _parts(value)))
-    return isinstance(value, (*_PLAIN, np.generic)) or is_generator(value) or _is_torchs(value)
+    return isinstance(value, (*PLAIN, np.generic)) or is_generator(value) or _is_torchs(value)
 
 
 def saved_value(value: Any) -> Any:

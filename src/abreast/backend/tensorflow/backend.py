@@ -208,7 +208,11 @@ class TensorFlowBackend:
         stage = self.stage(placement)
         relations = exact.related_rows if self._launched is None else self._launched.related_rows
 
-        unbuilt = frozenset(id(layer) for layer in model._flatten_layers() if not layer.built)
+        # Of layers that are built in the first step, plain Keras trains nothing if the step asks for their weights before.
+        is_eager = kind == "train" and model.run_eagerly
+        unbuilt = (
+            frozenset(id(layer) for layer in model._flatten_layers() if not layer.built) if is_eager else frozenset()
+        )
 
         def prepare(taken: Taken[StagedBatch]) -> None:
             if not programs:

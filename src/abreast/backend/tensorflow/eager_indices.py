@@ -1,4 +1,4 @@
-"""The lookups of embeddings in steps that run eagerly: whether the replicas look up their own rows, or all the same numbers.
+"""Lookups of embeddings in steps that run eagerly: those of each replica's rows, and those of the same numbers on every replica.
 
 One step may not show it: rows may be equal by chance, and numbers that are not those of rows may look like it. So a lookup's
 earlier steps count, and a warning says what remains unclear. Not here: what becomes of the gradients (`slices.py`).
@@ -23,7 +23,7 @@ _UNCLEAR_STEPS = 4
 
 @dataclass
 class _Lookup:
-    """What the steps have shown of one lookup."""
+    """The evidence of the steps about one lookup."""
 
     is_of_rows: bool = False  # replicas had other indices
     indices: Any = None  # those that all replicas had, and that belong to no row
@@ -31,14 +31,13 @@ class _Lookup:
 
 
 class EagerIndices:
-    """Tells lookups that are the same on every replica from those of each replica's rows. Warns once where it cannot."""
+    """The judge of the lookups of a model's steps. Warns once where it cannot decide."""
 
     def __init__(self, model: Any, processes: Processes | None) -> None:
         """`processes`: those of other replicas, which decide alike."""
         self._model, self._processes = model, processes
-        self._lookups: dict[
-            tuple[int, int, int], _Lookup
-        ] = {}  # by gradient, number of lookups of the table, and lookup
+        # By the number of the gradient, the number of its lookups, and that of the lookup.
+        self._lookups: dict[tuple[int, int, int], _Lookup] = {}
         self.begin(0)
 
     def begin(self, rows: int) -> None:
@@ -49,9 +48,8 @@ class EagerIndices:
         """Whether the lookups of one table have the same indices on every replica. `parts`: the replicas' slices of each."""
         self._gradients += 1
         keys = [(self._gradients, len(parts), turn) for turn in range(len(parts))]
-        return [
-            self._is_same(part, self._lookups.setdefault(key, _Lookup())) for part, key in zip(parts, keys, strict=True)
-        ]
+        lookups = [self._lookups.setdefault(key, _Lookup()) for key in keys]
+        return list(map(self._is_same, parts, lookups))
 
     def _is_same(self, part: Sequence[Any], lookup: _Lookup) -> bool:
         indices = part[0].indices.numpy()

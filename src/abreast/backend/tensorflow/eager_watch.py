@@ -1,4 +1,4 @@
-"""What the user's Python does in a step that runs eagerly: no graph shows it.
+"""Detection of the user's Python in a step that runs eagerly: no graph shows what it reads.
 
 Numbers that are computed from the rows are followed from operation to operation, so that a count of steps, a learning rate or a
 shape may be read. A tensor that NumPy reads by itself (`np.mean(tensor)`) is not noticed.
@@ -103,28 +103,18 @@ def _is_for_user(frame: types.FrameType | None) -> bool:
 def _install() -> None:
     """Let TensorFlow's and Keras's functions that read a tensor tell the watch of their thread. Runs once."""
     base: Any = framework_ops._EagerTensorBase
-    base._numpy = _noting(base._numpy)
+    base._numpy = _noting(base._numpy, EagerWatch.note_read)
     of_keras: Any = functions
-    of_keras.convert_to_numpy = _noting(of_keras.convert_to_numpy)
+    of_keras.convert_to_numpy = _noting(of_keras.convert_to_numpy, EagerWatch.note_read)
     for name in ("trainable_variables", "trainable_weights"):
-        setattr(keras.Layer, name, property(_noting_weights(getattr(keras.Layer, name).fget)))
+        setattr(keras.Layer, name, property(_noting(getattr(keras.Layer, name).fget, EagerWatch.note_weights)))
 
 
-def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _noting(plain: Callable[..., Any], note: Callable[[EagerWatch, Any], None]) -> Callable[..., Any]:
     @functools.wraps(plain)
-    def read(tensor: Any, *arguments: Any) -> Any:
+    def noted(subject: Any, *arguments: Any) -> Any:
         if (watch := getattr(_thread, "watch", None)) is not None:
-            watch.note_read(tensor)
-        return plain(tensor, *arguments)
+            note(watch, subject)
+        return plain(subject, *arguments)
 
-    return read
-
-
-def _noting_weights(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @functools.wraps(plain)
-    def weights(layer: Any) -> Any:
-        if (watch := getattr(_thread, "watch", None)) is not None:
-            watch.note_weights(layer)
-        return plain(layer)
-
-    return weights
+    return noted

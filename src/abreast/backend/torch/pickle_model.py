@@ -181,11 +181,11 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(value, types.FunctionType) and is_users(value.__module__):
             self._functions.append(value)
         if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-            self._refuse_view(value)
+            self._refuse_tied(value)
         reduce = reducer(value)
         return super().reducer_override(value) if reduce is None else reduce(value)
 
-    def _refuse_view(self, tensor: torch.Tensor) -> None:
+    def _refuse_tied(self, tensor: torch.Tensor) -> None:
         """Refuse a tensor in the memory of a weight, or whose gradient always leads to it: a copy would not follow the weight."""
         weight = self._weights.get(identity_of_storage(tensor))
         weight = self._weight_behind(tensor) if weight is None else weight
@@ -202,30 +202,20 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         found, todo = None, [tensor.grad_fn]
         while todo:
             node: Any = todo.pop()
+            if node is None:
+                continue
             if hasattr(node, "variable"):
                 found = self._weights.get(identity_of_storage(node.variable)) if found is None else found
-            elif node is not None and not node.name().startswith(_KEEPING_NOTHING):
+            elif not node.name().startswith(_KEEPING_NOTHING):
                 return None
-            todo += [] if node is None else [each for each, _ in node.next_functions]
+            todo += [each for each, _ in node.next_functions]
         return found
 
 
 # The beginnings of their names.
 _KEEPING_NOTHING = (
-    *(
-        "AddBackward",
-        "Alias",
-        "AsStrided",
-        "Clone",
-        "Expand",
-        "Neg",
-        "Permute",
-        "ReshapeAlias",
-        "Select",
-        "Slice",
-        "Squeeze",
-    ),
-    *("SubBackward", "TBackward", "ToCopy", "Transpose", "UnsafeView", "Unsqueeze", "View"),
+    *("AddBackward", "Alias", "AsStrided", "Clone", "Expand", "Neg", "Permute", "ReshapeAlias", "Select"),
+    *("Slice", "Squeeze", "SubBackward", "TBackward", "ToCopy", "Transpose", "UnsafeView", "Unsqueeze", "View"),
 )
 
 

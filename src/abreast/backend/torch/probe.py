@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from abreast import exact
 from abreast.backend.torch import batch_norm, memory, seeds
 from abreast.backend.torch.buffers import Buffers
+from abreast.backend.torch.sums import dense_ones
 from abreast.backend.torch.written_storages import WrittenStorages
 
 
@@ -146,20 +147,14 @@ class TorchProbe:
             number = compute(tensors)
             if number is None:
                 return None
+            # Modules of PyTorch compute with their own parameters.
             own = [value if value.requires_grad else each for value, each in zip(values, tensors, strict=True)]
             found = torch.autograd.grad(number, [*tensors, *own], allow_unused=True)
-            # Modules of PyTorch compute with their own parameters.
-            return [
-                _dense(own_gradient if gradient is None else gradient)
-                for gradient, own_gradient in zip(found[: len(tensors)], found[len(tensors) :], strict=True)
-            ]
+            pairs = zip(found[: len(tensors)], found[len(tensors) :], strict=True)
+            return dense_ones([parameters if ours is None else ours for ours, parameters in pairs])
 
     def foreign(self) -> str:
         return ""
-
-
-def _dense(gradient: Any) -> Any:
-    return gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
 
 
 def _hold_schedules() -> None:
@@ -199,4 +194,4 @@ def _note(optimizer: Any, known: dict[Any, Any]) -> None:
     if optimizer not in known:
         with _disable_current_modes():  # these writes are not the step's
             known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
-    run.note_gradients([_dense(parameter.grad) for group in optimizer.param_groups for parameter in group["params"]])
+    run.note_gradients(dense_ones([each.grad for group in optimizer.param_groups for each in group["params"]]))

@@ -27,7 +27,7 @@ from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graph
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.sums import Gradients, State
+from abreast.backend.torch.sums import Gradients, State, dense_ones
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -347,7 +347,7 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
 
 def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
     """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
-    gradients = [each.to_dense() if each is not None and each.layout != torch.strided else each for each in gradients]
+    gradients = dense_ones(gradients)
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients

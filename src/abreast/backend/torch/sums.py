@@ -102,7 +102,7 @@ class Gradients:
         for parameter in parameters:
             if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
-            elif parameter.grad.layout != torch.strided:  # of an embedding with `sparse=True`
+            elif parameter.grad.layout != torch.strided:
                 parameter.grad = parameter.grad.to_dense()
         return [parameter.grad for parameter in parameters]
 
@@ -243,6 +243,11 @@ class State:
                 self._work.wait()
         torch._foreach_copy_(self._summed, self._message.parts)
         self._buffers.finish(speaks=self.link.index == 0)
+
+
+def dense_ones(gradients: Sequence[Any]) -> list[Any]:
+    """Gradients with all their entries: that of an embedding with `sparse=True` has only those of its words."""
+    return [each if each is None or each.layout == torch.strided else each.to_dense() for each in gradients]
 
 
 class _Message:
