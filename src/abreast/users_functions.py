@@ -49,6 +49,13 @@ def is_above_keras(value: Any) -> bool:
     return not _is_known(name, getattr(sys.modules.get(name), "__file__", None)) or _uses_keras(name)
 
 
+def is_of_other_package(value: Any) -> bool:
+    """Whether a function or class is of an installed package that is neither Keras, nor a framework, nor one that uses these."""
+    name = str(_home(value) or _home(type(value)))
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return _top(name) not in _BELOW and any(part in (file or "") for part in _INSTALLED) and not _uses_keras(name)
+
+
 @functools.cache
 def _uses_keras(module_name: str) -> bool:
     return any(_top(_home(value)) in _BELOW for value in vars(sys.modules[module_name]).values())
@@ -114,13 +121,13 @@ def is_full(cell: Any) -> bool:
 @functools.cache
 def names_read(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code and in the functions inside it; globals are among them."""
-    return frozenset(code.co_names).union(*map(names_read, _inner(code)))
+    return frozenset(code.co_names).union(*map(names_read, inner_codes(code)))
 
 
 @functools.cache
 def globals_read(code: types.CodeType) -> tuple[str, ...]:
     """The globals that a function's code names, including functions inside it."""
-    return tuple(sorted(_named(code, _READS).union(*map(globals_read, _inner(code)))))
+    return tuple(sorted(_named(code, _READS).union(*map(globals_read, inner_codes(code)))))
 
 
 @functools.cache
@@ -131,20 +138,20 @@ def names_loaded(code: types.CodeType) -> frozenset[str]:
         for each in dis.get_instructions(code)
         if each.opname.startswith("LOAD") and each.argval in code.co_names
     }
-    return frozenset(own).union(texts_in(code), *map(names_loaded, _inner(code)))
+    return frozenset(own).union(texts_in(code), *map(names_loaded, inner_codes(code)))
 
 
 @functools.cache
 def texts_in(code: types.CodeType) -> frozenset[str]:
     """The texts in a function's code, and in the functions inside it, that may be names."""
     own = {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
-    return frozenset(own).union(*map(texts_in, _inner(code)))
+    return frozenset(own).union(*map(texts_in, inner_codes(code)))
 
 
 @functools.cache
 def names_set(code: types.CodeType) -> frozenset[str]:
     """The globals that a function sets, or that a function inside it sets."""
-    return frozenset(_named(code, _SETS)).union(*map(names_set, _inner(code)))
+    return frozenset(_named(code, _SETS)).union(*map(names_set, inner_codes(code)))
 
 
 # The operations that name globals, and the bits to the right of the name's number in their argument.
@@ -164,7 +171,8 @@ def _named(code: types.CodeType, operations: dict[int, int]) -> set[str]:
     return found
 
 
-def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+def inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of the functions inside a function."""
     return (each for each in code.co_consts if isinstance(each, types.CodeType))
 
 

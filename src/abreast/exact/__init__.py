@@ -54,6 +54,7 @@ from abreast.exact.replica import (
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.short_results import ShortResults, announce_unlike, short_results
 from abreast.exact.step_logs import map_logs
+from abreast.exact.unseen_reads import announce_unseen_reads
 from abreast.exact.untracked import adds_up_in_place, announce_python, announce_untracked, untracked
 from abreast.exact.users_code import names_in
 from abreast.exact.warn_once import warn_once
@@ -76,6 +77,7 @@ __all__ = [
     "announce_random",
     "announce_resources",
     "announce_unlike",
+    "announce_unseen_reads",
     "announce_untracked",
     "announcing_draws",
     "check_layers",

@@ -129,7 +129,7 @@ class RowCheck:
 
     def __init__(self, kind: str, model: Any, wanted: bool, is_traced: bool = False) -> None:
         """`is_traced`: whether the step is a graph, which does not see later changes of the Python that made it."""
-        self._kind, self._model, self._is_traced = kind, model, is_traced
+        self.kind, self._model, self._is_traced = kind, model, is_traced
         self._wanted = wanted
         self._is_watching = wanted and overrides_step(model, kind)
         self._marks: set[Any] = set()
@@ -169,12 +169,12 @@ class RowCheck:
             return
         self.is_due = False
         checked = _checked.setdefault(self._model, {})
-        own = overrides_step(self._model, self._kind)
+        own = overrides_step(self._model, self.kind)
         # Otherwise `evaluate` and `predict` run the same code.
-        is_alone = own or _computes_metrics(self._kind, self._model) or has_metrics_of_calls(self._model)
-        key = (self._kind if is_alone else self._kind == "train", *map(id, members(self._model)))
+        is_alone = own or _computes_metrics(self.kind, self._model) or has_metrics_of_calls(self._model)
+        key = (self.kind if is_alone else self.kind == "train", *map(id, members(self._model)))
         known = checked.setdefault(key, _Checked())
-        known.used_by(self._kind, self._function)
+        known.used_by(self.kind, self._function)
         compiled = _compile_arguments(self._model)
         shows_more = known.had_equal_rows > self._has_equal_rows or not self._marks <= known.marks
         seen = 0  # rows that a check of this batch has compared
@@ -195,14 +195,14 @@ class RowCheck:
             all_found.add(found)
             seen = 0 if found.is_failure else parts[0].total
         self._last = known
-        say(self._kind, self._model, known.found, own)
+        say(self.kind, self._model, known.found, own)
         if seen:
-            tell_limits(self._kind, self._model, seen, known.found, own)
+            tell_limits(self.kind, self._model, seen, known.found, own)
 
     def _look(self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int) -> Relations:
         model = self._model
         try:
-            return relations(model, _forward(self._kind, model), take, parts, probe, self._kind, most_rows)
+            return relations(model, _forward(self.kind, model), take, parts, probe, self.kind, most_rows)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step

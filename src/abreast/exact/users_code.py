@@ -43,6 +43,16 @@ def names_in(model: Any, holder: Any) -> set[str]:
     return _names(model, [holder])
 
 
+def functions_in_steps(model: Any, kind: str) -> list[Any]:
+    """The functions of the user in the layers, the losses and the step of a kind, and those that these name."""
+    methods = [
+        getattr(type(model), f"{kind}_step"),
+        type(model).compute_loss,
+        *(type(each).call for each in members(model)),
+    ]
+    return _reader(model).functions([*methods, *compiled_losses(model)])
+
+
 def members_that_name(model: Any, names: set[str]) -> list[int]:
     """The numbers of the members in whose code, written by the user, one of these names is."""
     of_class: dict[type, bool] = {}
@@ -63,7 +73,11 @@ def _names(model: Any, holders: list[Any]) -> set[str]:
             todo += [*_functions(type(each)), *filter(_is_function, vars(each).values())]
         else:
             todo += _functions(each) if isinstance(each, type) else [each]
-    return _Reader([vars(model), *_classes(map(type, members(model)))]).names(todo) if todo else set()
+    return _reader(model).names(todo) if todo else set()
+
+
+def _reader(model: Any) -> _Reader:
+    return _Reader([vars(model), *_classes(map(type, members(model)))])
 
 
 def may_change(model: Any, layer: Any, states: list[Any]) -> bool:

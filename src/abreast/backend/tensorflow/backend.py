@@ -305,6 +305,8 @@ class TensorFlowBackend:
         check(batch.rows if taken.is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
         if probe.watch.shares_resources:
             exact.announce_resources(model)
+        if model.run_eagerly and not probe.watch.reads_rows:
+            exact.announce_unseen_reads(model, check.kind)
         if probe.watch.read_early is not None:
             _announce_early_weights(model, probe.watch.read_early)
 

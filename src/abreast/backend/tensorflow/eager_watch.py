@@ -1,7 +1,7 @@
 """Detection of the user's Python in a step that runs eagerly: no graph shows what it reads.
 
 Numbers that are computed from the rows are followed from operation to operation, so that a count of steps, a learning rate or a
-shape may be read. A tensor that NumPy reads by itself (`np.mean(tensor)`) is not noticed.
+shape may be read. Not here: tensors that NumPy reads by itself (`exact/unseen_reads.py`).
 """
 
 from __future__ import annotations

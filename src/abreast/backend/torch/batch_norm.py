@@ -34,15 +34,26 @@ def install() -> None:
 
 def _allow_scripts() -> None:
     """Let `torch.jit.script` compile torch's own functions in place of these."""
-    for ours, plain in ((_functional, _plain_functional), (_verify, _plain_verify)):
+    for ours, plain in _scripted().items():
         vars(ours).update(__script_if_tracing_wrapper=True, __original_fn=plain)
         ours.__name__ = plain.__name__
     torch.jit._builtins._register_builtin(_operation, "aten::batch_norm")
 
 
+def _scripted() -> dict[Any, Any]:
+    """Torch's function for each of these."""
+    return {_functional: _plain_functional, _verify: _plain_verify}
+
+
 @functools.cache
 def allow_tracing() -> None:
-    """Let `torch.compile` trace these functions. By their names it would take them for torch's own, and not look inside."""
+    """Let `torch.compile` trace these functions. By their names it would take them for torch's own, and not look inside.
+
+    It also follows the marks that `torch.jit.script` reads. Scripts are therefore made now, and the marks go.
+    """
+    for ours, plain in _scripted().items():
+        torch.jit._state._set_jit_function_cache(ours, torch.jit.script(plain))
+        del vars(ours)["__script_if_tracing_wrapper"], vars(ours)["__original_fn"]
     rules: Any = torch._dynamo.trace_rules.get_torch_obj_rule_map()
     for ours, plain in ((_functional, _plain_functional), (_operation, _plain_operation)):
         if ours in rules:

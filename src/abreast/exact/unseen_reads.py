@@ -1,0 +1,74 @@
+"""A search for calls in the user's code of other packages' functions, such as NumPy's, that read a tensor of TensorFlow unseen.
+
+Python's own functions and methods of a tensor are not among them: the backend sees their reads. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from abreast.exact.users_code import functions_in_steps
+from abreast.exact.warn_once import warn_once
+from abreast.users_functions import inner_codes, is_full, is_of_other_package
+
+_MAKE_ARRAYS = {"arange", "broadcast_shapes", "empty", "eye", "finfo", "full", "iinfo", "linspace", "ones", "zeros"}
+_PRINT = {"absl", "logging", "matplotlib", "plt", "tqdm", "wandb"}
+_OF_NO_VALUES = {*_MAKE_ARRAYS, *_PRINT, "errstate", "ndim", "prod", "random", "shape", "size"}
+_LOADS = ("LOAD_GLOBAL", "LOAD_DEREF")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+def announce_unseen_reads(model: Any, kind: str) -> None:
+    """Warn, once per model, of such a call in the user's layers, losses or step of this kind."""
+    name = next((name for function in functions_in_steps(model, kind) for name in _calls(function)), "")
+    if name:
+        warn_once(
+            model,
+            "unseen reads",
+            f"the code of {type(model).__name__} calls {name}, and runs eagerly: abreast does not see whether that reads values "
+            "of tensors. What the code decides by values of its rows, each device decides by its own rows; keras.ops on whole "
+            "tensors would be exact",
+        )
+
+
+def _calls(function: Any) -> Iterator[str]:
+    """The names of functions and classes of other packages that a function calls, as it writes them."""
+    for code in (function.__code__, *inner_codes(function.__code__)):
+        operations = list(dis.get_instructions(code))
+        for index, first in enumerate(operations):
+            if first.opname in _LOADS:
+                path = itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, operations[index + 1 :])
+                names, value, last = _followed(_value(function, first.argval), first, path)
+                # A function may be passed on as a value. Of a class such as `np.float32`, only a call counts.
+                is_used = _is_called(first) or _is_called(last) if isinstance(value, type) else callable(value)
+                if is_used and _OF_NO_VALUES.isdisjoint(names) and is_of_other_package(value):
+                    yield ".".join(names)
+
+
+def _followed(
+    value: Any, last: dis.Instruction, path: Iterator[dis.Instruction]
+) -> tuple[list[str], Any, dis.Instruction]:
+    """The names, the value and the last operation at the end of a `path` of attributes of modules."""
+    names = [last.argval]
+    for each in path:
+        if not isinstance(value, types.ModuleType):
+            break
+        names.append(each.argval)
+        value, last = getattr(value, each.argval, None), each
+    return names, value, last
+
+
+def _is_called(operation: dis.Instruction) -> bool:
+    """Whether what an operation loads is called. How Python marks this depends on its version."""
+    return operation.opname == "LOAD_METHOD" or "NULL" in operation.argrepr
+
+
+def _value(function: Any, name: str) -> Any:
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    if name in cells:
+        return cells[name].cell_contents if is_full(cells[name]) else None
+    return function.__globals__.get(name)
