@@ -257,10 +257,26 @@ def test_a_closed_pipe_ends_a_command_without_a_traceback(folder: Folder) -> Non
     assert folder.bash(command) == Result(0, "", "")
 
 
+def test_a_terminated_command_leaves_no_folder(folder: Folder) -> None:
+    (folder.path / "wait.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(100)\n")
+    places = folder.path / "places"
+    places.mkdir()
+    command = [sys.executable, "-m", "abreast", "torture", "--cpu-devices", "1", "wait.py"]
+    environment = {**os.environ, "TMPDIR": str(places)}
+    with subprocess.Popen(command, cwd=folder.path, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not any(places.iterdir()):
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(places.iterdir()) == []
+
+
 @pytest.mark.parametrize(("stdout", "why"), [("/dev/full", "No space left on device"), ("&-", "it is closed")])
 @pytest.mark.parametrize(
     "command",
     [
+        "--version",
+        "devices --help",
         "devices",
         "machine --quick",
         "plan --model resnet50 --machine dgx-2 --step-time 0.2 --html plan.html",

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NoReturn
 
 from abreast import __version__
 from abreast.errors import AbreastError
@@ -70,9 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((word for word in typed if not word.startswith("-")), "")
     parser = _parser(_COMMANDS.keys() & {command})
     _check_command(parser, typed, command)
-    options = parser.parse_args(typed)
     try:
-        code = _run(command, options)
+        options = parser.parse_args(typed)
+        with nullcontext() if command == "run" else _ended_by_exception(signal.SIGTERM):
+            code = _run(command, options)
         flush()
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         return 141
@@ -96,6 +101,23 @@ def _run(command: str, options: argparse.Namespace) -> int:
     with typed(command, options.script, options.late_option):
         code = options.command(options)
     return code
+
+
+@contextmanager
+def _ended_by_exception(number: signal.Signals) -> Iterator[None]:
+    """Inside, a signal ends the command like an error, so that its processes and temporary folders go."""
+
+    def end(*_: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _check_command(parser: CommandParser, typed: Sequence[str], command: str) -> None:

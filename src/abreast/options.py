@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from abreast.stdout import say
+
 _KINDS: dict[Any, tuple[str, str]] = {int: ("whole number", "4"), float: ("number", "2.5")}
 
 
@@ -26,6 +28,12 @@ class CommandParser(argparse.ArgumentParser):
         if self.script_follows:
             found.late_option = self._option_among(found.arguments)
         return found, unknown
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is sys.stdout:  # argparse says nothing of a full disk
+            say(message.removesuffix("\n"))
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with 2. An unknown option is reported before a missing argument."""
