@@ -180,6 +180,13 @@ def test_prune_keeps_the_newest(tmp_path: Path) -> None:
         prune(tmp_path, 0)
 
 
+def test_packed_images_beside_checkpoints_are_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for name in ("manifest.json", "shard-00000"):
+        (tmp_path / "images" / name).write_text("{}")
+    assert checkpoint_names(tmp_path) == []
+
+
 def test_prune_never_removes_the_newest_good_one(tmp_path: Path) -> None:
     for step in range(5):
         write_checkpoint(tmp_path, f"000{step}", small(step))

@@ -111,7 +111,9 @@ def _remove(folder: Path, name: str, files: CheckpointFiles) -> None:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """True for a folder with the files of a checkpoint, even if one of them is missing."""
+    """True for a folder with the files of a checkpoint, even if one of them is missing. Packed images have shards."""
     if path.name.startswith(".") or not is_folder(path):
         return False
-    return any(name == MANIFEST or name.endswith(".safetensors") for name in os.listdir(path))
+    names = os.listdir(path)
+    is_packed = any(name.startswith("shard-") for name in names)
+    return not is_packed and any(name == MANIFEST or name.endswith(".safetensors") for name in names)
