@@ -102,9 +102,21 @@ class SharedGradients:
             eager_uses.note_unique(gradient)
         if running.own_step:
             gradients = [_weighted(gradient, running.weight) for gradient in gradients]
-        if accumulating(optimizer) is not None and turns.reach.total > 1:
-            return turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer, turns.reach))  # type: ignore[no-any-return]
-        return turns.meet(gradients, self._reducer.sum_gradients)  # type: ignore[no-any-return]
+        weights = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+        return turns.meet(gradients, lambda values: self._reduce(turns, optimizer, weights, values))  # type: ignore[no-any-return]
+
+    def _reduce(self, turns: Turns, optimizer: Any, weights: list[Any], values: list[list[Any]]) -> list[list[Any]]:
+        if turns.reach.total == 1:
+            return self._reducer.sum_gradients(values)
+        gradients = self._reducer.without_gaps(values, weights)
+        if accumulating(optimizer) is None:
+            return self._reducer.sum_gradients(gradients)
+        if gradients is not values:
+            raise ModelError(
+                "the loss depends on other weights on each device, and gradients are accumulated",
+                "use every weight at every step, or leave out gradient_accumulation_steps",
+            )
+        return self._reduce_when_due(optimizer, turns.reach, values)
 
     def _build_optimizer(self, optimizer: Any, trainable_variables: Any, num_replicas: int) -> list[None]:
         with tf.init_scope():

@@ -50,6 +50,10 @@ def add_in_order(values: Sequence[Any]) -> Any:
     return tf.add_n([first_two, *values[2:]])
 
 
+def _dense(gradient: Any, weight: Any) -> Any:
+    return tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+
+
 class Reducer:
     """All-reduce over devices, given by TensorFlow's names, and over the devices of other processes."""
 
@@ -78,6 +82,25 @@ class Reducer:
                 for column, slices in zip(columns, joined, strict=True)
             ]
             for rows in sums
+        ]
+
+    def without_gaps(self, values: list[list[Any]], weights: Sequence[Any]) -> list[list[Any]]:
+        """The gradients of each replica, with zeros where only other replicas have one: Python may choose the weights by rows.
+
+        Returns `values` itself if all replicas have gradients for the same `weights`.
+        """
+        numbers: Any = [sum(gradient is not None for gradient in column) for column in zip(*values, strict=True)]
+        total = len(values)
+        if self._processes is not None and tf.executing_eagerly():
+            numbers, total = (each.numpy() for each in self._processes.sum([tf.constant(numbers), tf.constant(total)]))
+        if all(number in (0, total) for number in numbers):
+            return values
+        return [
+            [
+                gradient if number in (0, total) else _dense(gradient, weight)
+                for gradient, weight, number in zip(row, weights, numbers, strict=True)
+            ]
+            for row in values
         ]
 
     def sum_once(self, columns: list[tuple[Any, ...]]) -> list[Any]:

@@ -27,7 +27,7 @@ from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graph
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.sums import Gradients, State, dense_ones
+from abreast.backend.torch.sums import Gradients, State, dense_ones, ranks_with
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -144,7 +144,8 @@ class ReplicaStep:
         if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
         relations = None if self.relations is None else self.relations.for_rows(counts)
-        self.link.may_part = self.compares or (relations is not None and relations.depends_on_values)
+        self._gradients.may_miss = relations is not None and relations.depends_on_values
+        self.link.may_part = self.compares or self._gradients.may_miss
         return exact.Replica(
             self.model,
             self.link,
@@ -159,6 +160,9 @@ class ReplicaStep:
 
     def _train(self, running: exact.Replica, metrics: list[Any], shard: Any) -> Any:
         model, gradients = self.model, self._gradients
+        if gradients.may_miss:
+            gradients.end_overlap()
+            self.collect_gradients()
         updates = self._updates_now()
         x, y, weight = _unpacked(shard)
         self._state.begin(metrics)
@@ -177,7 +181,7 @@ class ReplicaStep:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
-                gradients.backward(target)
+                gradients.backward(target, accumulates=self.holds_gradients or not updates)
         if not updates and not gradients.is_known:
             gradients.own()
         if not is_last:
@@ -207,10 +211,13 @@ class ReplicaStep:
         return logs
 
     def _updates_now(self) -> bool:
-        """Whether this step changes the weights. With gradient accumulation, most steps do not, and exchange nothing."""
+        """Whether this step changes the weights. With gradient accumulation, most steps do not, and exchange nothing.
+
+        If rows choose the weights, Keras's optimizer accumulates the sums of each step, of the weights that the step uses.
+        """
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
-        if not steps or isinstance(optimizer, LossScaleOptimizer):
+        if not steps or isinstance(optimizer, LossScaleOptimizer) or self._gradients.may_miss:
             return True
         return bool((int(optimizer._iterations) + 1) % steps == 0)
 
@@ -310,7 +317,9 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
             return plain(self, grads, trainable_variables)
         own = list(grads)
         with torch.no_grad():
-            sums = _sum_weighted(running, own)
+            sums = _sum_weighted(
+                running, own, [each.value for each in trainable_variables or self._trainable_variables]
+            )
             if running.link.num_replicas > 1 and trainable_variables is not None:
                 sums = exact.overflowing_as_half(running.model, self, sums, list(trainable_variables))
         for variable, gradient, total in zip(trainable_variables or (), own, sums, strict=False):
@@ -340,14 +349,23 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
     if running is None or not running.own_step:
         return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters])
+    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
 
 
-def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
-    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
+def _sum_weighted(running: exact.Replica, gradients: list[Any], values: list[Any]) -> list[Any]:
+    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum.
+
+    `values`: those of the weights.
+    """
     gradients = dense_ones(gradients)
+    if running.relations is not None and running.relations.depends_on_values:
+        ranks = ranks_with(running.link, [gradient is not None for gradient in gradients])
+        gradients = [
+            torch.zeros_like(value) if gradient is None and number else gradient
+            for gradient, value, number in zip(gradients, values, ranks, strict=True)
+        ]
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients

@@ -22,6 +22,7 @@ from abreast import exact
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import TorchLink, leave_span
 from abreast.errors import ModelError
+from abreast.keras_private.torch import get_device
 
 _SMALL = 2**17  # weights whose gradients fill half a MiB
 
@@ -36,8 +37,11 @@ class Gradients:
     """The gradients of a replica's trainable weights: each rank's own after its backward, until they are summed.
 
     The first step learns which weights the loss depends on. If these are the same on all ranks, DDP sums the gradients of a
-    large model from the second step on.
+    large model from the second step on. `may_miss`: whether they may differ, because the rows decide which weights are used; the
+    ranks then say so in every step.
     """
+
+    may_miss = False
 
     def __init__(self, model: Any, link: TorchLink, module: torch.nn.Module) -> None:
         self.link = link
@@ -64,13 +68,33 @@ class Gradients:
         """Whether DDP sums the gradients during backward."""
         return self._ddp is not None
 
-    def backward(self, target: torch.Tensor) -> None:
-        """Compute the gradients. Records a span for the sum of the last bucket, which backward cannot hide."""
+    def backward(self, target: torch.Tensor, accumulates: bool) -> None:
+        """Compute the gradients, and add them to earlier ones if it `accumulates`.
+
+        Records a span for the sum of the last bucket, which backward cannot hide.
+        """
         self._last_bucket_ns[0] = 0
-        with self.link.waiting():
+        with self.link.waiting(), self._checking_used() if accumulates else nullcontext():
             target.backward()
         if self._last_bucket_ns[0]:
             leave_span(self._last_bucket_ns[0])
+
+    @contextmanager
+    def _checking_used(self) -> Iterator[None]:
+        """Compare the weights that backward gives gradients to with those of the first step: earlier gradients hide it."""
+        used: set[int] = set()
+        values = [weight._value for weight in self.weights]
+        hooks = [
+            value.register_post_accumulate_grad_hook(lambda value: used.add(id(value)))
+            for value in values
+            if value.requires_grad
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self._check([id(value) in used for value in values])
 
     def kept_apart(self) -> AbstractContextManager[None]:
         """Inside, backward leaves each rank its own gradients."""
@@ -79,21 +103,23 @@ class Gradients:
     def own(self) -> list[torch.Tensor]:
         """The gradients of the weights that the loss depends on, to sum in place. Raises `ModelError` if these changed."""
         present = [weight._value.grad is not None for weight in self.weights]
-        if self._present is None:
+        if self._present is None or self.may_miss:
             self._learn(present)
-        elif present != self._present:
+        self._check(present)
+        return self._of_used()
+
+    def _check(self, present: list[bool]) -> None:
+        if self._present is not None and present != self._present:
             index = next(i for i, there in enumerate(present) if there != self._present[i])
             then, now = ("did not", "does") if present[index] else ("did", "does not")
             raise ModelError(
                 f"at the first step the loss {then} depend on {self.weights[index].path}, and now it {now}",
                 "use every weight at every step; to leave a layer out, multiply its output by 0",
             )
-        return self._of_used()
 
     def _learn(self, present: list[bool]) -> None:
         self._present = present
-        count = torch.tensor(present, dtype=torch.int32, device=self.weights[0].value.device)
-        ranks = self.link.all_sum(count).tolist()
+        ranks = ranks_with(self.link, present)
         self._used = [number > 0 for number in ranks]
         self._everywhere = all(number in (0, self.link.num_replicas) for number in ranks)
 
@@ -133,6 +159,8 @@ class Gradients:
     def begin_overlap(self) -> None:
         """Let DDP sum from the next step on, if it can. Called when this step's gradients are no longer needed."""
         if self.is_small or self.overlaps or not self.is_known or not self._everywhere or self.link.group is None:
+            return
+        if self.may_miss:
             return
         used = {id(weight.value) for weight, is_used in zip(self.weights, self._used, strict=True) if is_used}
         # All names of each parameter: Keras's layers share parameters, which then have several names.
@@ -243,6 +271,12 @@ class State:
                 self._work.wait()
         torch._foreach_copy_(self._summed, self._message.parts)
         self._buffers.finish(speaks=self.link.index == 0)
+
+
+def ranks_with(link: exact.ReplicaLink, present: Sequence[bool]) -> list[int]:
+    """For each gradient, the number of ranks that have it."""
+    number: list[int] = link.all_sum(torch.tensor(present, dtype=torch.int32, device=get_device())).tolist()
+    return number
 
 
 def dense_ones(gradients: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,25 @@
+"""A `train_step` of a mixture of experts: in many steps, a device, or all, have no row for an expert."""
+
+BACKENDS = ("torch",)
+
+import keras
+
+from tests.habits import experts
+from tests.habits.data import regression
+from tests.habits.stepping import Stepping
+
+
+class Mixture(Stepping):
+    def __init__(self):
+        super().__init__()
+        self.body = experts.model()
+
+    def train_step(self, data):
+        return {"loss": self.descend(*data, self.optimizer)}
+
+
+x, y = regression(rows=72)
+model = Mixture()
+model.compile(keras.optimizers.Adam(0.05))
+history = model.fit(x, y, epochs=3, batch_size=6, verbose=0)
+result = {"model": model, "history": history}
