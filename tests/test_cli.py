@@ -257,18 +257,21 @@ def test_a_closed_pipe_ends_a_command_without_a_traceback(folder: Folder) -> Non
     assert folder.bash(command) == Result(0, "", "")
 
 
-def test_a_terminated_command_leaves_no_folder(folder: Folder) -> None:
-    (folder.path / "wait.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(100)\n")
-    places = folder.path / "places"
+@pytest.mark.parametrize("command", ["torture", "check"])
+def test_a_terminated_command_leaves_no_folder_and_no_process(folder: Folder, command: str) -> None:
+    script = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(100)\n"
+    (folder.path / "wait.py").write_text(script)
+    places, pid = folder.path / "places", folder.path / "pid"
     places.mkdir()
-    command = [sys.executable, "-m", "abreast", "torture", "--cpu-devices", "1", "wait.py"]
-    environment = {**os.environ, "TMPDIR": str(places)}
-    with subprocess.Popen(command, cwd=folder.path, env=environment, stderr=subprocess.DEVNULL) as process:
-        while not any(places.iterdir()):
+    words = [sys.executable, "-m", "abreast", command, "--cpu-devices", "1", "wait.py"]
+    environment = {**os.environ, "TMPDIR": str(places), "KERAS_BACKEND": "jax"}
+    with subprocess.Popen(words, cwd=folder.path, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not (pid.exists() and pid.read_text()):
             time.sleep(0.05)
         process.terminate()
         assert process.wait(30) == 128 + signal.SIGTERM
     assert list(places.iterdir()) == []
+    assert not Path("/proc", pid.read_text()).exists()
 
 
 @pytest.mark.parametrize(("stdout", "why"), [("/dev/full", "No space left on device"), ("&-", "it is closed")])

@@ -63,6 +63,7 @@ _COMMANDS = {
     ),
     "completion": ("abreast.completion_command", "print a script that completes commands and options in a shell"),
 }
+_OF_PROCESSES = ("check", "torture")  # commands that run scripts in other processes only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _check_command(parser, typed, command)
     try:
         options = parser.parse_args(typed)
-        with nullcontext() if command == "run" else _ended_by_exception(signal.SIGTERM):
+        with _ended_by_exception(signal.SIGTERM) if command in _OF_PROCESSES else nullcontext():
             code = _run(command, options)
         flush()
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
@@ -105,19 +106,22 @@ def _run(command: str, options: argparse.Namespace) -> int:
 
 @contextmanager
 def _ended_by_exception(number: signal.Signals) -> Iterator[None]:
-    """Inside, a signal ends the command like an error, so that its processes and temporary folders go."""
+    """Inside, a signal ends the command like an error, so that its processes and temporary folders go.
+
+    Not for code that may stay in native code, as a script does: Python notices the signal only afterwards.
+    """
 
     def end(*_: Any) -> NoReturn:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) is not signal.SIG_DFL:
         yield
         return
-    before = signal.signal(number, end)
+    signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _check_command(parser: CommandParser, typed: Sequence[str], command: str) -> None:

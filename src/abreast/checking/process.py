@@ -136,6 +136,10 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
             process.send_signal(number)
         process.wait()
         raise
+    except SystemExit:  # SIGTERM
+        process.kill()
+        process.wait()
+        raise
 
 
 def environment(options: RunOptions, *, float64: bool = False) -> dict[str, str]:

@@ -13,6 +13,7 @@ The package uses private names of Keras; `tests/test_exact.py` fails when Keras 
 """
 
 from abreast.exact.assignments import is_in_optimizer
+from abreast.exact.by_weight import by_weight, handed_on, other_weights
 from abreast.exact.calls import is_result, running
 from abreast.exact.conditions import announce_conditions, announce_resources
 from abreast.exact.containers import contents_of, refill, values_of
@@ -80,6 +81,7 @@ __all__ = [
     "announce_unseen_reads",
     "announce_untracked",
     "announcing_draws",
+    "by_weight",
     "check_layers",
     "check_outputs",
     "contents_of",
@@ -88,6 +90,7 @@ __all__ = [
     "exchange",
     "first_leaf",
     "gathering",
+    "handed_on",
     "has_metrics_of_calls",
     "install",
     "is_dry_run",
@@ -107,6 +110,7 @@ __all__ = [
     "of_calls",
     "optimizers",
     "other_rows",
+    "other_weights",
     "overflowing_as_half",
     "overrides_step",
     "python_once",

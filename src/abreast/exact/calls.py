@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from abreast.exact.by_weight import by_weight
 from abreast.exact.members import is_whole, leaf_metrics, members, optimizers, watched
 from abreast.exact.relations import CallAxes
 from abreast.exact.replica import is_number, with_gradient_times
@@ -434,6 +435,9 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
         run = running()
-        return plain(optimizer, grads, trainable_variables) if run is None else run.note_gradients(grads)
+        if run is None:
+            return plain(optimizer, grads, trainable_variables)
+        noted = grads if trainable_variables is None else by_weight(optimizer, grads, trainable_variables)[0]
+        return run.note_gradients(noted)
 
     return apply

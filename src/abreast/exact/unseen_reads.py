@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dis
 import itertools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -24,29 +25,59 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 def announce_unseen_reads(model: Any, kind: str) -> None:
     """Warn, once per model, of such a call in the user's layers, losses or step of this kind."""
-    name = next((name for function in functions_in_steps(model, kind) for name in _calls(function)), "")
-    if name:
+    name = next(calls_of_other_packages(model, kind), None)
+    if name is not None:
         warn_once(
             model,
             "unseen reads",
             f"the code of {type(model).__name__} calls {name}, and runs eagerly: abreast does not see whether that reads values "
-            "of tensors. What the code decides by values of its rows, each device decides by its own rows; keras.ops on whole "
-            "tensors would be exact",
+            "of tensors. What the code decides by values of its rows, each device decides by its own rows. Use keras.ops: "
+            "abreast sees what they read",
         )
+
+
+def calls_of_other_packages(model: Any, kind: str) -> Iterator[str]:
+    """The names of functions of other packages that the user's code calls in a step of a kind."""
+    for function in functions_in_steps(model, kind):
+        yield from _calls(function)
 
 
 def _calls(function: Any) -> Iterator[str]:
     """The names of functions and classes of other packages that a function calls, as it writes them."""
-    for code in (function.__code__, *inner_codes(function.__code__)):
+    for code in _codes(function.__code__):
         operations = list(dis.get_instructions(code))
+        imported = dict(_imported(operations))
         for index, first in enumerate(operations):
-            if first.opname in _LOADS:
-                path = itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, operations[index + 1 :])
-                names, value, last = _followed(_value(function, first.argval), first, path)
+            if first.opname in _LOADS or (first.opname == "LOAD_FAST" and first.argval in imported):
+                path = itertools.takewhile(
+                    lambda each: each.opname in _ATTRIBUTES, itertools.islice(operations, index + 1, None)
+                )
+                value = imported.get(first.argval) or _value(function, first.argval)
+                names, value, last = _followed(value, first, path)
                 # A function may be passed on as a value. Of a class such as `np.float32`, only a call counts.
                 is_used = _is_called(first) or _is_called(last) if isinstance(value, type) else callable(value)
                 if is_used and _OF_NO_VALUES.isdisjoint(names) and is_of_other_package(value):
                     yield ".".join(names)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for inner in inner_codes(code):
+        yield from _codes(inner)
+
+
+def _imported(operations: list[dis.Instruction]) -> Iterator[tuple[str, Any]]:
+    """Local names and the modules, functions and classes that a function imports under these names."""
+    module: Any = None
+    value: Any = None
+    for each in operations:
+        if each.opname == "IMPORT_NAME":
+            module = value = sys.modules.get(each.argval)
+        elif each.opname == "IMPORT_FROM":
+            value = getattr(module, each.argval, None)
+        elif each.opname in ("STORE_FAST", "STORE_DEREF") and value is not None:
+            yield each.argval, value
+            value = None
 
 
 def _followed(

@@ -44,13 +44,16 @@ def names_in(model: Any, holder: Any) -> set[str]:
 
 
 def functions_in_steps(model: Any, kind: str) -> list[Any]:
-    """The functions of the user in the layers, the losses and the step of a kind, and those that these name."""
-    methods = [
-        getattr(type(model), f"{kind}_step"),
-        type(model).compute_loss,
-        *(type(each).call for each in members(model)),
-    ]
-    return _reader(model).functions([*methods, *compiled_losses(model)])
+    """The functions of the user in the layers and in their own step of a kind, and those that these name.
+
+    In Keras's step, losses work on the rows of all devices; in one of the user's, on those of a device.
+    """
+    todo: list[Any] = [each.call for each in members(model)]
+    todo += [value for each in members(model) for value in vars(each).values() if _is_function(value)]
+    if is_users(model, f"{kind}_step"):
+        losses = [getattr(loss, "args", (loss,))[0] for loss in compiled_losses(model)]
+        todo += [getattr(model, f"{kind}_step"), model.compute_loss, *(getattr(each, "fn", each) for each in losses)]
+    return _reader(model).functions(todo)
 
 
 def members_that_name(model: Any, names: set[str]) -> list[int]:

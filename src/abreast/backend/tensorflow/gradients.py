@@ -61,9 +61,15 @@ class SharedGradients:
         if _ARE_SUMS.get():
             plain(grads, trainable_variables)
             return
-        sums = self._sums(turns, optimizer, grads, trainable_variables)
-        if turns.reach.total > 1 and trainable_variables is not None:
-            sums = exact.overflowing_as_half(self._model, optimizer, sums, list(trainable_variables))
+        if trainable_variables is None:
+            sums = self._sums(turns, optimizer, list(grads), optimizer._trainable_variables)
+        else:
+            given = list(trainable_variables)
+            grads, weights = exact.by_weight(optimizer, grads, given)
+            sums = self._sums(turns, optimizer, grads, weights)
+            if turns.reach.total > 1:
+                sums = exact.overflowing_as_half(self._model, optimizer, sums, weights)
+            sums, trainable_variables = exact.handed_on(sums, weights, given)
         with self._working(turns, optimizer):
             plain(sums, trainable_variables)
 
@@ -75,10 +81,11 @@ class SharedGradients:
                 "apart until the weights change",
                 "override apply instead, or leave out gradient_accumulation_steps",
             )
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        sums = self._sums(turns, optimizer, gradients, variables)
+        grads, given = zip(*grads_and_vars, strict=True)
+        gradients, weights = exact.by_weight(optimizer, grads, given)
+        sums, weights = exact.handed_on(self._sums(turns, optimizer, gradients, weights), weights, list(given))
         with self._working(turns, optimizer):
-            return plain(list(zip(sums, variables, strict=True)))
+            return plain(list(zip(sums, weights, strict=True)))
 
     @contextmanager
     def _working(self, turns: Turns, optimizer: Any) -> Iterator[None]:
@@ -92,22 +99,24 @@ class SharedGradients:
                 self._model, [True for each in graph.get_operations()[before:] if draws_without_seed(each)]
             )
 
-    def _sums(self, turns: Turns, optimizer: Any, grads: Any, trainable_variables: Any) -> list[Any]:
+    def _sums(self, turns: Turns, optimizer: Any, gradients: list[Any], weights: list[Any]) -> list[Any]:
         running = exact.current()
         assert running is not None
-        if not optimizer.built and trainable_variables is not None:
-            turns.meet(None, lambda values: self._build_optimizer(optimizer, trainable_variables, len(values)))
-        gradients = list(grads)
+        if not optimizer.built and weights:
+            turns.meet(None, lambda values: self._build_optimizer(optimizer, weights, len(values)))
         for gradient in gradients:
             eager_uses.note_unique(gradient)
         if running.own_step:
             gradients = [_weighted(gradient, running.weight) for gradient in gradients]
-        weights = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
-        return turns.meet(gradients, lambda values: self._reduce(turns, optimizer, weights, values))  # type: ignore[no-any-return]
+        own = gradients, weights
+        return turns.meet(own, lambda values: self._reduce(turns, optimizer, values))  # type: ignore[no-any-return]
 
-    def _reduce(self, turns: Turns, optimizer: Any, weights: list[Any], values: list[list[Any]]) -> list[list[Any]]:
+    def _reduce(self, turns: Turns, optimizer: Any, own: list[tuple[list[Any], list[Any]]]) -> list[list[Any]]:
+        values, (weights, *others) = [gradients for gradients, _ in own], [weights for _, weights in own]
         if turns.reach.total == 1:
             return self._reducer.sum_gradients(values)
+        if any(list(map(id, each)) != list(map(id, weights)) for each in others):
+            raise exact.other_weights()
         gradients = self._reducer.without_gaps(values, weights)
         if accumulating(optimizer) is None:
             return self._reducer.sum_gradients(gradients)

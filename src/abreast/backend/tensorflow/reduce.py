@@ -15,6 +15,7 @@ from tensorflow.python.distribute.values import PerReplica
 
 from abreast.backend.tensorflow.processes import Processes
 from abreast.backend.tensorflow.slices import SameIndices, are_unique, joined, unique
+from abreast.errors import ModelError
 
 _key_bases = count(1000, 1000)
 
@@ -48,10 +49,6 @@ def add_in_order(values: Sequence[Any]) -> Any:
         return tf.add_n(values)
     first_two = tf.raw_ops.PlaceholderWithDefault(input=tf.add(values[0], values[1]), shape=None)
     return tf.add_n([first_two, *values[2:]])
-
-
-def _dense(gradient: Any, weight: Any) -> Any:
-    return tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
 
 
 class Reducer:
@@ -95,13 +92,28 @@ class Reducer:
             numbers, total = (each.numpy() for each in self._processes.sum([tf.constant(numbers), tf.constant(total)]))
         if all(number in (0, total) for number in numbers):
             return values
-        return [
-            [
-                gradient if number in (0, total) else _dense(gradient, weight)
-                for gradient, weight, number in zip(row, weights, numbers, strict=True)
-            ]
-            for row in values
+        columns = [
+            column if number in (0, total) else self._filled(column, weight)
+            for column, number, weight in zip(zip(*values, strict=True), numbers, weights, strict=True)
         ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def _filled(self, column: Sequence[Any], weight: Any) -> list[Any]:
+        """The gradients of a weight; for a replica without one, zeros, or of an embedding no entries."""
+        slices = next((each for each in column if isinstance(each, tf.IndexedSlices)), None)
+        if self._processes is not None and (slices is not None or all(each is None for each in column)):
+            raise ModelError(
+                f"the rows of a process choose whether the loss depends on {weight.path}",
+                "use every weight at every step, or train in one process",
+            )
+        if slices is not None:
+            none = tf.IndexedSlices(slices.values[:0], slices.indices[:0], slices.dense_shape)
+            return [none if each is None else each for each in column]
+        filled = []
+        for each, device in zip(column, self._devices, strict=True):
+            with tf.device(device):
+                filled.append(tf.zeros(weight.shape, weight.dtype) if each is None else each)
+        return filled
 
     def sum_once(self, columns: list[tuple[Any, ...]]) -> list[Any]:
         """The sums of several tensors, each passed once per replica of this process; all go in one message."""

@@ -315,18 +315,17 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         running = exact.current()
         if running is None or not running.own_step:
             return plain(self, grads, trainable_variables)
-        own = list(grads)
+        given = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+        own, weights = exact.by_weight(self, grads, given)
         with torch.no_grad():
-            sums = _sum_weighted(
-                running, own, [each.value for each in trainable_variables or self._trainable_variables]
-            )
+            sums = _sum_weighted(running, own, [weight.value for weight in weights], weights)
             if running.link.num_replicas > 1 and trainable_variables is not None:
-                sums = exact.overflowing_as_half(running.model, self, sums, list(trainable_variables))
-        for variable, gradient, total in zip(trainable_variables or (), own, sums, strict=False):
-            if gradient is not None and variable.value.grad is gradient:  # what callbacks read is of all rows, too
-                variable.value.grad = total
+                sums = exact.overflowing_as_half(running.model, self, sums, weights)
+        for weight, gradient, total in zip(weights, own, sums, strict=False):
+            if weight.value.grad is gradient:  # what callbacks read is of all rows, too
+                weight.value.grad = total
         with exact.replica(None):
-            return plain(self, sums, trainable_variables)
+            return plain(self, *(sums, None) if trainable_variables is None else exact.handed_on(sums, weights, given))
 
     return apply
 
@@ -354,14 +353,16 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
         parameter.grad = gradient
 
 
-def _sum_weighted(running: exact.Replica, gradients: list[Any], values: list[Any]) -> list[Any]:
+def _sum_weighted(
+    running: exact.Replica, gradients: list[Any], values: list[Any], weights: Sequence[Any] = ()
+) -> list[Any]:
     """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum.
 
-    `values`: those of the weights.
+    `values`: those of the weights. `weights`: Keras's, to compare their names over the ranks.
     """
     gradients = dense_ones(gradients)
     if running.relations is not None and running.relations.depends_on_values:
-        ranks = ranks_with(running.link, [gradient is not None for gradient in gradients])
+        ranks = ranks_with(running.link, [gradient is not None for gradient in gradients], weights)
         gradients = [
             torch.zeros_like(value) if gradient is None and number else gradient
             for gradient, value, number in zip(gradients, values, ranks, strict=True)

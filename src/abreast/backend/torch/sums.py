@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter_ns
@@ -105,7 +106,8 @@ class Gradients:
         present = [weight._value.grad is not None for weight in self.weights]
         if self._present is None or self.may_miss:
             self._learn(present)
-        self._check(present)
+        else:
+            self._check(present)
         return self._of_used()
 
     def _check(self, present: list[bool]) -> None:
@@ -158,9 +160,9 @@ class Gradients:
 
     def begin_overlap(self) -> None:
         """Let DDP sum from the next step on, if it can. Called when this step's gradients are no longer needed."""
-        if self.is_small or self.overlaps or not self.is_known or not self._everywhere or self.link.group is None:
+        if self.is_small or self.overlaps or not self.is_known or self.may_miss:
             return
-        if self.may_miss:
+        if not self._everywhere or self.link.group is None:
             return
         used = {id(weight.value) for weight, is_used in zip(self.weights, self._used, strict=True) if is_used}
         # All names of each parameter: Keras's layers share parameters, which then have several names.
@@ -273,10 +275,13 @@ class State:
         self._buffers.finish(speaks=self.link.index == 0)
 
 
-def ranks_with(link: exact.ReplicaLink, present: Sequence[bool]) -> list[int]:
-    """For each gradient, the number of ranks that have it."""
-    number: list[int] = link.all_sum(torch.tensor(present, dtype=torch.int32, device=get_device())).tolist()
-    return number
+def ranks_with(link: exact.ReplicaLink, present: Sequence[bool], weights: Sequence[Any] = ()) -> list[int]:
+    """For each gradient, the number of ranks that have it. Raises `ModelError` if the ranks name other `weights`."""
+    own = zlib.crc32(" ".join(weight.path for weight in weights).encode())
+    names, *numbers = link.all_sum(torch.tensor([own, *present], dtype=torch.int64, device=get_device())).tolist()
+    if names != own * link.num_replicas:
+        raise exact.other_weights()
+    return list(map(int, numbers))
 
 
 def dense_ones(gradients: Sequence[Any]) -> list[Any]:
