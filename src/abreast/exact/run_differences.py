@@ -133,13 +133,27 @@ class RunDifferences:
         return self._kind_of_all(whole, parts, None if self._again is None else self._again.losses.get(number, []))
 
     def _gradient_kind(self) -> str:
-        whole, *others = ([_flat(gradients) for gradients in calls] for calls in self._gradients_of_runs())
-        kind = self._kind_of_all(whole, others[: len(self.runs)], None if self._again is None else others[-1])
+        self._fill_gradients()
+        whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
+        again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
+        kind = self._kind_of_all(whole, parts, again)
         return "neither" if kind == "mean" and self._has_small_gradients_of_another_kind() else kind
+
+    def _fill_gradients(self) -> None:
+        """Put zeros where only other runs have a gradient of a weight: their rows choose it."""
+        runs = [run.gradients for run in self.all_runs]
+        if len({tuple(map(len, run)) for run in runs}) > 1:
+            return
+        for calls in zip(*runs, strict=True):
+            for index, weight in enumerate(zip(*calls, strict=True)):
+                known = next((gradient for gradient in weight if gradient is not None), None)
+                for gradients in calls if known is not None else ():
+                    if gradients[index] is None:
+                        gradients[index] = np.zeros_like(known)
 
     def _has_small_gradients_of_another_kind(self) -> bool:
         """Whether the gradient of a weight is no mean over rows, which larger ones of other weights hide."""
-        for calls in zip(*self._gradients_of_runs(), strict=True):
+        for calls in zip(*(run.gradients for run in self.all_runs), strict=True):
             largest = max(size(_flat(gradients)) for gradients in calls)
             for gradients in zip(*calls, strict=True):
                 if any(each is None for each in gradients):
@@ -151,26 +165,6 @@ class RunDifferences:
                 if self._kind(whole, parts, more, least) in ("sum", "neither"):
                     return True
         return False
-
-    def _gradients_of_runs(self) -> list[list[list[Any]]]:
-        """The gradients by run, call and weight: zeros for a weight that only other runs use, because their rows choose it."""
-        runs = [run.gradients for run in self.all_runs]
-        if len({tuple(map(len, run)) for run in runs}) > 1:
-            return runs
-        zeros = [
-            [
-                next((np.zeros_like(each) for each in weight if each is not None), None)
-                for weight in zip(*calls, strict=True)
-            ]
-            for calls in zip(*runs, strict=True)
-        ]
-        return [
-            [
-                [none if each is None else each for each, none in zip(*both, strict=True)]
-                for both in zip(run, zeros, strict=True)
-            ]
-            for run in runs
-        ]
 
     def _given_kinds(self, number: int) -> list[list[str]]:
         """For each call of a metric, the ways in which the values that it gets follow the rows."""

@@ -362,10 +362,11 @@ def _sum_weighted(
     """
     gradients = dense_ones(gradients)
     if running.relations is not None and running.relations.depends_on_values:
-        ranks = ranks_with(running.link, [gradient is not None for gradient in gradients], weights)
+        # A rank without rows has gradients of a stand-in row, whose weights may not be those of the batch.
+        ranks = ranks_with(running.link, [each is not None and running.rows > 0 for each in gradients], weights)
         gradients = [
-            torch.zeros_like(value) if gradient is None and number else gradient
-            for gradient, value, number in zip(gradients, values, ranks, strict=True)
+            None if not number else torch.zeros_like(value) if each is None else each
+            for each, value, number in zip(gradients, values, ranks, strict=True)
         ]
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:

@@ -105,7 +105,10 @@ class Gradients:
         """The gradients of the weights that the loss depends on, to sum in place. Raises `ModelError` if these changed."""
         present = [weight._value.grad is not None for weight in self.weights]
         if self._present is None or self.may_miss:
-            self._learn(present)
+            running = exact.current()
+            # The stand-in row of a rank without rows may use other weights than the batch.
+            is_stand_in = self.may_miss and running is not None and not running.rows
+            self._learn([is_there and not is_stand_in for is_there in present])
         else:
             self._check(present)
         return self._of_used()
@@ -127,6 +130,9 @@ class Gradients:
 
     def _of_used(self) -> list[torch.Tensor]:
         parameters = [weight._value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
+        for weight, is_used in zip(self.weights, self._used, strict=True):
+            if not is_used:  # that of a stand-in row
+                weight._value.grad = None
         for parameter in parameters:
             if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
