@@ -134,7 +134,7 @@ class Evaluates(keras.callbacks.Callback):
         if abreast.is_main_process():
             self.model.evaluate(x, x[:, :1], verbose=0)
 attempt("evaluates", lambda: made().fit(x, x[:, :1], epochs=2, verbose=0, callbacks=[Evaluates()]))
-batches = [(x[:9], x[:9, :1])] * (4 + 2 * rank)
+batches = [(x[:9], x[:9, :1])] * (2 + 2 * rank)
 made().fit((each for each in batches), epochs=1, verbose=0)
 """
 )
