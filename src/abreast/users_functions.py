@@ -109,6 +109,12 @@ def full_cells(function: Any) -> list[Any]:
     return [cell for cell in function.__closure__ or () if is_full(cell)]
 
 
+def outer_values(function: Any) -> dict[str, Any]:
+    """The outer variables that a function reads and that have a value, by name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if is_full(cell)}
+
+
 def is_full(cell: Any) -> bool:
     """Whether the outer variable of a cell has a value."""
     try:

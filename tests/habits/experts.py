@@ -1,12 +1,11 @@
-"""A mixture of experts of PyTorch that gives each expert the rows that choose it, and none to the others. Imports Keras."""
+"""A mixture of experts that gives each expert the rows that choose it, and none to the others; it runs eagerly. Imports Keras."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
-import torch
-from keras import layers
+from keras import layers, ops
 
 
 class Experts(layers.Layer):  # type: ignore[misc]  # Keras has no types
@@ -20,13 +19,14 @@ class Experts(layers.Layer):  # type: ignore[misc]  # Keras has no types
         return keras.KerasTensor((inputs.shape[0], 4))
 
     def call(self, inputs: Any) -> Any:
-        gates = torch.softmax(inputs @ self.gates.value, -1)
-        chosen = gates.argmax(-1)
-        outputs = inputs.new_zeros((inputs.shape[0], 4))
+        gates = ops.softmax(ops.matmul(inputs, self.gates))
+        chosen = ops.argmax(gates, axis=-1)
+        outputs = ops.zeros((ops.shape(inputs)[0], 4))
         for index, kernel in enumerate(self.kernels):
-            rows = torch.nonzero(chosen == index).flatten()
+            (rows,) = ops.nonzero(ops.equal(chosen, index))
             if len(rows):
-                outputs = outputs.index_add(0, rows, gates[rows, index, None] * (inputs[rows] @ kernel.value))
+                own = ops.take(gates[:, index, None], rows, axis=0) * ops.matmul(ops.take(inputs, rows, axis=0), kernel)
+                outputs = ops.scatter_update(outputs, rows[:, None], own)
         return outputs
 
 

@@ -437,7 +437,7 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
         run = running()
         if run is None:
             return plain(optimizer, grads, trainable_variables)
-        noted = grads if trainable_variables is None else by_weight(optimizer, grads, trainable_variables)[0]
-        return run.note_gradients(noted)
+        gradients = grads if trainable_variables is None else by_weight(optimizer, grads, trainable_variables)[0]
+        return run.note_gradients(gradients)
 
     return apply

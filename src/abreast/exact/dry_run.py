@@ -36,6 +36,7 @@ from abreast.users_functions import (
     is_users_module,
     names_read,
     names_set,
+    outer_values,
     twin,
     users_functions,
 )
@@ -163,8 +164,7 @@ class Snapshot:
         self._globals.append((space, kept))
         self._read.append((space, {name: value for name, value in named.items() if contents_of(value) is not None}))
         cells = [(cell, cell.cell_contents) for cell in full_cells(function)]
-        outer = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        reached = [*named.items(), *((name, cell.cell_contents) for name, cell in outer if is_full(cell))]
+        reached = [*named.items(), *outer_values(function).items()]
         self._named += [(name, value) for name, value in reached if is_changeable(value)]
         self._cells.extend(cells)
         modules = [vars(each) for each in named.values() if is_users_module(each)]

@@ -26,10 +26,10 @@ from abreast.users_functions import (
     full_cells,
     functions_of,
     is_above_keras,
-    is_full,
     is_users_class,
     is_users_module,
     names_read,
+    outer_values,
     texts_in,
 )
 
@@ -108,8 +108,7 @@ def _global_spaces(functions: list[Any]) -> Iterator[tuple[Callable[[], Mapping[
         modules = (vars(each) for each in map(space.get, names) if is_users_module(each))
         for each in (space, *modules):
             named.setdefault(id(each), (each, set()))[1].update(names)
-        outer = function.__code__.co_freevars
-        yield functools.partial(_outer, function), frozenset(outer)
+        yield functools.partial(outer_values, function), frozenset(function.__code__.co_freevars)
         yield functools.partial(_defaults, function), frozenset(function.__code__.co_varnames)
     for space, of_all in named.values():
         yield functools.partial(_same, space), frozenset(of_all)
@@ -121,11 +120,6 @@ def _same(space: dict[str, Any]) -> dict[str, Any]:
 
 def _names(function: Any) -> Names:
     return names_read(function.__code__) | texts_in(function.__code__)
-
-
-def _outer(function: Any) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells if is_full(cell)}
 
 
 def _defaults(function: Any) -> dict[str, Any]:

@@ -131,6 +131,11 @@ class Replica:
         return self.link.num_replicas > 1 and not (isinstance(self.rows, int) and self.rows > 0)
 
     @property
+    def depends_on_values(self) -> bool:
+        """Whether the step decides by values of rows, for example which weights it uses."""
+        return self.relations is not None and self.relations.depends_on_values
+
+    @property
     def logs(self) -> Mapping[str, str]:
         """The kinds of the values that the step returns: see `Relations.logs`."""
         return {} if self.relations is None else self.relations.logs.get(self.kind, {})

@@ -1,4 +1,4 @@
-"""A search for calls in the user's code of other packages' functions, such as NumPy's, that read a tensor of TensorFlow unseen.
+"""Calls in the user's code of other packages' functions, such as NumPy's, that read a tensor of TensorFlow unseen.
 
 Python's own functions and methods of a tensor are not among them: the backend sees their reads. Imports no framework.
 """
@@ -9,12 +9,13 @@ import dis
 import itertools
 import sys
 import types
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any
 
 from abreast.exact.users_code import functions_in_steps
 from abreast.exact.warn_once import warn_once
-from abreast.users_functions import inner_codes, is_full, is_of_other_package
+from abreast.users_functions import inner_codes, is_of_other_package, outer_values
 
 _MAKE_ARRAYS = {"arange", "broadcast_shapes", "empty", "eye", "finfo", "full", "iinfo", "linspace", "ones", "zeros"}
 _PRINT = {"absl", "logging", "matplotlib", "plt", "tqdm", "wandb"}
@@ -44,16 +45,14 @@ def calls_of_other_packages(model: Any, kind: str) -> Iterator[str]:
 
 def _calls(function: Any) -> Iterator[str]:
     """The names of functions and classes of other packages that a function calls, as it writes them."""
+    known = ChainMap(outer_values(function), function.__globals__)
     for code in _codes(function.__code__):
         operations = list(dis.get_instructions(code))
         imported = dict(_imported(operations))
         for index, first in enumerate(operations):
             if first.opname in _LOADS or (first.opname == "LOAD_FAST" and first.argval in imported):
-                path = itertools.takewhile(
-                    lambda each: each.opname in _ATTRIBUTES, itertools.islice(operations, index + 1, None)
-                )
-                value = imported.get(first.argval) or _value(function, first.argval)
-                names, value, last = _followed(value, first, path)
+                value = imported.get(first.argval) or known.get(first.argval)
+                names, value, last = _followed(value, first, operations[index + 1 :])
                 # A function may be passed on as a value. Of a class such as `np.float32`, only a call counts.
                 is_used = _is_called(first) or _is_called(last) if isinstance(value, type) else callable(value)
                 if is_used and _OF_NO_VALUES.isdisjoint(names) and is_of_other_package(value):
@@ -81,11 +80,11 @@ def _imported(operations: list[dis.Instruction]) -> Iterator[tuple[str, Any]]:
 
 
 def _followed(
-    value: Any, last: dis.Instruction, path: Iterator[dis.Instruction]
+    value: Any, last: dis.Instruction, following: list[dis.Instruction]
 ) -> tuple[list[str], Any, dis.Instruction]:
-    """The names, the value and the last operation at the end of a `path` of attributes of modules."""
+    """The names, the value and the last operation at the end of the attributes of modules that a code reads next."""
     names = [last.argval]
-    for each in path:
+    for each in itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, following):
         if not isinstance(value, types.ModuleType):
             break
         names.append(each.argval)
@@ -96,10 +95,3 @@ def _followed(
 def _is_called(operation: dis.Instruction) -> bool:
     """Whether what an operation loads is called. How Python marks this depends on its version."""
     return operation.opname == "LOAD_METHOD" or "NULL" in operation.argrepr
-
-
-def _value(function: Any, name: str) -> Any:
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    if name in cells:
-        return cells[name].cell_contents if is_full(cells[name]) else None
-    return function.__globals__.get(name)

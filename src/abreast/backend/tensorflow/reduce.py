@@ -86,17 +86,18 @@ class Reducer:
 
         Returns `values` itself if all replicas have gradients for the same `weights`.
         """
-        numbers: Any = [sum(gradient is not None for gradient in column) for column in zip(*values, strict=True)]
+        columns = list(zip(*values, strict=True))
+        numbers: Any = [sum(gradient is not None for gradient in column) for column in columns]
         total = len(values)
         if self._processes is not None and tf.executing_eagerly():
             numbers, total = (each.numpy() for each in self._processes.sum([tf.constant(numbers), tf.constant(total)]))
         if all(number in (0, total) for number in numbers):
             return values
-        columns = [
+        filled = [
             column if number in (0, total) else self._filled(column, weight)
-            for column, number, weight in zip(zip(*values, strict=True), numbers, weights, strict=True)
+            for column, number, weight in zip(columns, numbers, weights, strict=True)
         ]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return [list(row) for row in zip(*filled, strict=True)]
 
     def _filled(self, column: Sequence[Any], weight: Any) -> list[Any]:
         """The gradients of a weight; for a replica without one, zeros, or of an embedding no entries."""

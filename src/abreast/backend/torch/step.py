@@ -27,7 +27,7 @@ from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graph
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.sums import Gradients, State, dense_ones, ranks_with
+from abreast.backend.torch.sums import Gradients, State, check_same_weights, dense_ones, ranks_with
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -144,9 +144,7 @@ class ReplicaStep:
         if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
         relations = None if self.relations is None else self.relations.for_rows(counts)
-        self._gradients.may_miss = relations is not None and relations.depends_on_values
-        self.link.may_part = self.compares or self._gradients.may_miss
-        return exact.Replica(
+        running = exact.Replica(
             self.model,
             self.link,
             rows=counts[self.link.index],
@@ -157,13 +155,15 @@ class ReplicaStep:
             kind=kind,
             relations=relations,
         )
+        self.link.may_part = self.compares or running.depends_on_values
+        return running
 
     def _train(self, running: exact.Replica, metrics: list[Any], shard: Any) -> Any:
         model, gradients = self.model, self._gradients
-        if gradients.may_miss:
+        if running.depends_on_values:
             gradients.end_overlap()
             self.collect_gradients()
-        updates = self._updates_now()
+        updates = self._updates_now(running)
         x, y, weight = _unpacked(shard)
         self._state.begin(metrics)
         with nullcontext() if updates else gradients.kept_apart():
@@ -193,7 +193,7 @@ class ReplicaStep:
             if updates:
                 gradients.finish(are_sums=gradients.is_small and not is_last)
             self._apply(gradients.weights, updates)
-            if updates:
+            if updates and not running.depends_on_values:
                 gradients.begin_overlap()
         else:
             users_line.warn("The model does not have any trainable weights.")
@@ -210,14 +210,14 @@ class ReplicaStep:
         self.link.agree(END_OF_STEP)
         return logs
 
-    def _updates_now(self) -> bool:
+    def _updates_now(self, running: exact.Replica) -> bool:
         """Whether this step changes the weights. With gradient accumulation, most steps do not, and exchange nothing.
 
         If rows choose the weights, Keras's optimizer accumulates the sums of each step, of the weights that the step uses.
         """
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
-        if not steps or isinstance(optimizer, LossScaleOptimizer) or self._gradients.may_miss:
+        if not steps or isinstance(optimizer, LossScaleOptimizer) or running.depends_on_values:
             return True
         return bool((int(optimizer._iterations) + 1) % steps == 0)
 
@@ -318,7 +318,9 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         given = list(self._trainable_variables if trainable_variables is None else trainable_variables)
         own, weights = exact.by_weight(self, grads, given)
         with torch.no_grad():
-            sums = _sum_weighted(running, own, [weight.value for weight in weights], weights)
+            if running.depends_on_values and not self.built:
+                check_same_weights(running, weights)
+            sums = _sum_weighted(running, own, weights)
             if running.link.num_replicas > 1 and trainable_variables is not None:
                 sums = exact.overflowing_as_half(running.model, self, sums, weights)
         for weight, gradient, total in zip(weights, own, sums, strict=False):
@@ -353,20 +355,14 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
         parameter.grad = gradient
 
 
-def _sum_weighted(
-    running: exact.Replica, gradients: list[Any], values: list[Any], weights: Sequence[Any] = ()
-) -> list[Any]:
-    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum.
-
-    `values`: those of the weights. `weights`: Keras's, to compare their names over the ranks.
-    """
+def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any]) -> list[Any]:
+    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
     gradients = dense_ones(gradients)
-    if running.relations is not None and running.relations.depends_on_values:
-        # A rank without rows has gradients of a stand-in row, whose weights may not be those of the batch.
-        ranks = ranks_with(running.link, [each is not None and running.rows > 0 for each in gradients], weights)
+    if running.depends_on_values:
+        ranks = ranks_with(running, [each is not None for each in gradients])
         gradients = [
-            None if not number else torch.zeros_like(value) if each is None else each
-            for each, value, number in zip(gradients, values, ranks, strict=True)
+            None if not number else torch.zeros_like(getattr(weight, "value", weight)) if each is None else each
+            for each, weight, number in zip(gradients, weights, ranks, strict=True)
         ]
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:

@@ -38,11 +38,8 @@ class Gradients:
     """The gradients of a replica's trainable weights: each rank's own after its backward, until they are summed.
 
     The first step learns which weights the loss depends on. If these are the same on all ranks, DDP sums the gradients of a
-    large model from the second step on. `may_miss`: whether they may differ, because the rows decide which weights are used; the
-    ranks then say so in every step.
+    large model from the second step on. If the rows decide which weights a step uses, the ranks say so in every step.
     """
-
-    may_miss = False
 
     def __init__(self, model: Any, link: TorchLink, module: torch.nn.Module) -> None:
         self.link = link
@@ -104,11 +101,13 @@ class Gradients:
     def own(self) -> list[torch.Tensor]:
         """The gradients of the weights that the loss depends on, to sum in place. Raises `ModelError` if these changed."""
         present = [weight._value.grad is not None for weight in self.weights]
-        if self._present is None or self.may_miss:
-            running = exact.current()
-            # The stand-in row of a rank without rows may use other weights than the batch.
-            is_stand_in = self.may_miss and running is not None and not running.rows
-            self._learn([is_there and not is_stand_in for is_there in present])
+        running = exact.current()
+        assert running is not None
+        if self._present is None or running.depends_on_values:
+            self._present = present
+            ranks = ranks_with(running, present)
+            self._used = [number > 0 for number in ranks]
+            self._everywhere = all(number in (0, self.link.num_replicas) for number in ranks)
         else:
             self._check(present)
         return self._of_used()
@@ -122,23 +121,19 @@ class Gradients:
                 "use every weight at every step; to leave a layer out, multiply its output by 0",
             )
 
-    def _learn(self, present: list[bool]) -> None:
-        self._present = present
-        ranks = ranks_with(self.link, present)
-        self._used = [number > 0 for number in ranks]
-        self._everywhere = all(number in (0, self.link.num_replicas) for number in ranks)
-
     def _of_used(self) -> list[torch.Tensor]:
-        parameters = [weight._value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
+        gradients = []
         for weight, is_used in zip(self.weights, self._used, strict=True):
-            if not is_used:  # that of a stand-in row
-                weight._value.grad = None
-        for parameter in parameters:
+            parameter = weight._value
+            if not is_used:  # a gradient of a stand-in row
+                parameter.grad = None
+                continue
             if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
             elif parameter.grad.layout != torch.strided:
                 parameter.grad = parameter.grad.to_dense()
-        return [parameter.grad for parameter in parameters]
+            gradients.append(parameter.grad)
+        return gradients
 
     def finish(self, are_sums: bool) -> None:
         """Sum the gradients, unless they are sums already, or DDP summed them during backward."""
@@ -166,7 +161,7 @@ class Gradients:
 
     def begin_overlap(self) -> None:
         """Let DDP sum from the next step on, if it can. Called when this step's gradients are no longer needed."""
-        if self.is_small or self.overlaps or not self.is_known or self.may_miss:
+        if self.is_small or self.overlaps or not self.is_known:
             return
         if not self._everywhere or self.link.group is None:
             return
@@ -281,13 +276,20 @@ class State:
         self._buffers.finish(speaks=self.link.index == 0)
 
 
-def ranks_with(link: exact.ReplicaLink, present: Sequence[bool], weights: Sequence[Any] = ()) -> list[int]:
-    """For each gradient, the number of ranks that have it. Raises `ModelError` if the ranks name other `weights`."""
-    own = zlib.crc32(" ".join(weight.path for weight in weights).encode())
-    names, *numbers = link.all_sum(torch.tensor([own, *present], dtype=torch.int64, device=get_device())).tolist()
-    if names != own * link.num_replicas:
+def ranks_with(running: exact.Replica, present: Sequence[bool]) -> list[int]:
+    """For each gradient, the number of ranks that have it for their rows: a stand-in row may choose other weights."""
+    own = [is_there and (running.rows > 0 or not running.depends_on_values) for is_there in present]
+    numbers = torch.tensor(own, dtype=torch.int64, device=get_device())
+    return list(map(int, running.link.all_sum(numbers).tolist()))
+
+
+def check_same_weights(running: exact.Replica, weights: Sequence[Any]) -> None:
+    """Raise `ModelError` if the ranks give an optimizer gradients of other `weights`."""
+    places = {id(weight): place for place, weight in enumerate(running.model.trainable_weights)}
+    own = zlib.crc32(str([places.get(id(weight)) for weight in weights]).encode())
+    total = running.link.all_sum(torch.tensor(own, dtype=torch.int64, device=get_device()))
+    if int(total) != own * running.link.num_replicas:
         raise exact.other_weights()
-    return list(map(int, numbers))
 
 
 def dense_ones(gradients: Sequence[Any]) -> list[Any]:

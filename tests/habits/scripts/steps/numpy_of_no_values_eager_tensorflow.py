@@ -23,10 +23,7 @@ class Training(Stepping):
         return super().call(self.scaled(x))
 
     def train_step(self, data):
-        x, y = data
-        loss, gradients = self.gradients(lambda: self.squares(x, y))
-        self.apply(self.optimizer, gradients)
-        return {"loss": loss}
+        return {"loss": self.descend(*data, self.optimizer)}
 
 
 x, y = regression(rows=64)

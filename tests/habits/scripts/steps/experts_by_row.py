@@ -1,6 +1,6 @@
 """A `train_step` of a mixture of experts: in many steps, a device, or all, have no row for an expert."""
 
-BACKENDS = ("torch",)
+BACKENDS = ("tensorflow", "torch")
 
 import keras
 
@@ -20,6 +20,7 @@ class Mixture(Stepping):
 
 x, y = regression(rows=72)
 model = Mixture()
-model.compile(keras.optimizers.Adam(0.05))
+model(x[:1])
+model.compile(keras.optimizers.Adam(0.05), run_eagerly=True)
 history = model.fit(x, y, epochs=3, batch_size=6, verbose=0)
 result = {"model": model, "history": history}

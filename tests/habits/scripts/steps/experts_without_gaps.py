@@ -1,6 +1,6 @@
 """A `train_step` that leaves out weights without a gradient: each device has gradients for other experts."""
 
-BACKENDS = ("torch",)
+BACKENDS = ("tensorflow", "torch")
 
 import keras
 
@@ -23,7 +23,8 @@ class Mixture(Stepping):
 
 x, y = regression(rows=72)
 model = Mixture()
-model.compile(keras.optimizers.Adam(0.05))
+model(x[:1])
+model.compile(keras.optimizers.Adam(0.05), run_eagerly=True)
 model.optimizer.build(model.trainable_weights)
 history = model.fit(x, y, epochs=2, batch_size=2, verbose=0)
 result = {"model": model, "history": history}
