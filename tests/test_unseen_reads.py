@@ -16,12 +16,19 @@ def test_calls_of_other_packages_are_found_where_a_step_makes_them(workers: Work
         "constants and types": "",
         "a loss in Keras's step": "",
         "a loss in a step of one's own": "np.sqrt",
+        "an object outside of the model": "scaler.transform",
+        "an object of a layer": "scaler.transform",
+        "an object that is called": "polynomial",
+        "numbers and generators": "",
     }
 
 
 def found() -> dict[str, str]:
     import keras
     import numpy as np
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler()
 
     from abreast.exact.unseen_reads import calls_of_other_packages
 
@@ -49,6 +56,30 @@ def found() -> dict[str, str]:
         def call(self, x: Any) -> Any:
             return keras.ops.cast(x, np.float32) * np.pi * np.prod(x.shape)
 
+    class Scaled(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scaler = StandardScaler()
+
+        def call(self, x: Any) -> Any:
+            return self.scaler.transform(x)
+
+    class Polynomial(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.polynomial = np.poly1d([2.0, 1.0])
+
+        def call(self, x: Any) -> Any:
+            return self.polynomial(x)
+
+    class Noisy(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean, self.draws = np.ones(3), np.random.default_rng(1)
+
+        def call(self, x: Any) -> Any:
+            return x + self.draws.normal() + self.mean.reshape(1, 3)
+
     class Loss(keras.losses.Loss):  # type: ignore[misc]
         def call(self, y_true: Any, y_pred: Any) -> Any:
             return np.sqrt(2.0) * (y_true - y_pred)
@@ -68,6 +99,10 @@ def found() -> dict[str, str]:
         "imported in the call": Imported(),
         "a function of a Lambda": keras.layers.Lambda(lambda x: np.mean(x)),
         "constants and types": Constant(),
+        "an object outside of the model": keras.layers.Lambda(lambda x: scaler.transform(x)),
+        "an object of a layer": Scaled(),
+        "an object that is called": Polynomial(),
+        "numbers and generators": Noisy(),
     }
     return {
         **{what: name(keras.Sequential([layer])) for what, layer in layers.items()},

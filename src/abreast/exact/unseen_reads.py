@@ -1,4 +1,4 @@
-"""Calls in the user's code of other packages' functions, such as NumPy's, that read a tensor of TensorFlow unseen.
+"""Calls in the user's code of other packages' functions and objects, such as NumPy's, that read a tensor of TensorFlow unseen.
 
 Python's own functions and methods of a tensor are not among them: the backend sees their reads. Imports no framework.
 """
@@ -10,18 +10,22 @@ import itertools
 import sys
 import types
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from abreast.exact.members import members
 from abreast.exact.users_code import functions_in_steps
 from abreast.exact.warn_once import warn_once
 from abreast.users_functions import inner_codes, is_of_other_package, outer_values
 
 _MAKE_ARRAYS = {"arange", "broadcast_shapes", "empty", "eye", "finfo", "full", "iinfo", "linspace", "ones", "zeros"}
-_PRINT = {"absl", "logging", "matplotlib", "plt", "tqdm", "wandb"}
+_PRINT = {"absl", "logging", "matplotlib", "plt", "rich", "tqdm", "wandb"}
 _OF_NO_VALUES = {*_MAKE_ARRAYS, *_PRINT, "errstate", "ndim", "prod", "random", "shape", "size"}
 _LOADS = ("LOAD_GLOBAL", "LOAD_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_NUMBERS = (np.ndarray, np.generic, np.random.Generator, np.random.RandomState)
 
 
 def announce_unseen_reads(model: Any, kind: str) -> None:
@@ -38,9 +42,11 @@ def announce_unseen_reads(model: Any, kind: str) -> None:
 
 
 def calls_of_other_packages(model: Any, kind: str) -> Iterator[str]:
-    """The names of functions of other packages that the user's code calls in a step of a kind."""
+    """The names of functions and objects of other packages that the user's code calls in a step of a kind."""
+    attributes = ChainMap(*(vars(each) for each in members(model)))
     for function in functions_in_steps(model, kind):
         yield from _calls(function)
+        yield from _calls_of_objects(function, attributes)
 
 
 def _calls(function: Any) -> Iterator[str]:
@@ -57,6 +63,26 @@ def _calls(function: Any) -> Iterator[str]:
                 is_used = _is_called(first) or _is_called(last) if isinstance(value, type) else callable(value)
                 if is_used and _OF_NO_VALUES.isdisjoint(names) and is_of_other_package(value):
                     yield ".".join(names)
+
+
+def _calls_of_objects(function: Any, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The names of objects of other packages that a function calls, such as `scaler.transform` and `self.interpolate`."""
+    known = ChainMap(outer_values(function), function.__globals__)
+    for code in _codes(function.__code__):
+        for one, following in itertools.pairwise(dis.get_instructions(code)):
+            space = known if one.opname in _LOADS else attributes if one.opname in _ATTRIBUTES else {}
+            value = space.get(one.argval)
+            if _is_object(value) and is_of_other_package(value):
+                if one.opname in _ATTRIBUTES and _is_called(one):
+                    yield one.argval
+                elif following.opname in _ATTRIBUTES and _is_called(following):
+                    yield f"{one.argval}.{following.argval}"
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value is neither a class, a function nor a number, nor of a package that only shows what it gets."""
+    is_other = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, *_NUMBERS))
+    return not is_other and type(value).__module__.partition(".")[0] not in _PRINT
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
