@@ -74,6 +74,16 @@ FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "c
             f"there is no device with index 9, only gpu:0, gpu:1\nhint: {FORM}; `abreast devices` lists",
         ),
         ("gpu", CPU, f"there is no device gpu, only cpu:0\nhint: {FORM}; {SIMULATE.format(2).removeprefix('hint: ')}"),
+        (
+            "0,5",
+            ("cpu:0", "cpu:1"),
+            f"there is no device with index 5, only cpu:0, cpu:1\nhint: {FORM}; {SIMULATE.format(6).removeprefix('hint: ')}",
+        ),
+        (
+            "cpu:3",
+            CPU,
+            f"there is no device cpu:3, only cpu:0\nhint: {FORM}; {SIMULATE.format(4).removeprefix('hint: ')}",
+        ),
         ("foo", CPU, f"there is no device foo, only cpu:0\nhint: {FORM}; `abreast devices` lists them"),
         ("tpu:0", CPU, f"there is no device tpu:0, only cpu:0\nhint: {FORM}; `abreast devices` lists them"),
         ("0,0", GPUS, "device gpu:0 asked for 2 times\nhint: name each device once"),

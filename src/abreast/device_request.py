@@ -128,11 +128,12 @@ def _count(count: int) -> int:
 def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
     if isinstance(item, str):
         if item not in available:
-            raise _absent(item, available, _kind(item))
+            kind, _, index = item.partition(":")
+            raise _absent(item, available, kind, int(index or 0))
         return item
     matches = [name for name in pool if name.endswith(f":{item}")]
     if not matches:
-        raise _absent(f"with index {item}", available, "cpu")
+        raise _absent(f"with index {item}", available, "cpu", item)
     return matches[0]
 
 
@@ -149,9 +150,9 @@ def _kind(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _absent(wanted: str, available: Sequence[str], kind: str) -> DeviceError:
+def _absent(wanted: str, available: Sequence[str], kind: str, index: int = 0) -> DeviceError:
     message = f"there is no device {wanted}, only {', '.join(available) or 'none'}"
-    simulate = f"; {_simulate_hint(2)}" if _only_cpu(available) and kind in ("gpu", "cpu") else ""
+    simulate = f"; {_simulate_hint(max(index + 1, 2))}" if _only_cpu(available) and kind in ("gpu", "cpu") else ""
     return DeviceError(message, f"{_FORM}{simulate or '; `abreast devices` lists them'}")
 
 
