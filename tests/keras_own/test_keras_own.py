@@ -10,7 +10,11 @@ import pytest
 from tests.keras_own import exceptions, measure, page, runs
 from tests.keras_own.runs import EVERYTHING, NUM_DEVICES
 
-FEW = ("callbacks/early_stopping_test.py", "callbacks/terminate_on_nan_test.py")
+FEW = (
+    "callbacks/early_stopping_test.py",
+    "callbacks/terminate_on_nan_test.py",
+    "trainers/trainer_test.py::TestTrainer::test_steps_per_epoch_match_one_epoch_eager",
+)
 
 
 @pytest.mark.timeout(600)

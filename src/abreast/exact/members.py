@@ -11,7 +11,7 @@ from keras import tree
 
 from abreast.keras_private.models import Functional
 from abreast.keras_private.modules import KERAS, LAYERS, module_of
-from abreast.keras_private.trainers import CompileMetrics
+from abreast.keras_private.trainers import BaseTrainer, CompileMetrics
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -31,12 +31,12 @@ STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
 
 def left_by_calls(owner: Any) -> tuple[str, ...]:
     """The attributes of an object that calls of `fit` and its siblings leave: only models have them."""
-    return LEFT_BY_CALLS if isinstance(owner, keras.Model) else ()
+    return LEFT_BY_CALLS if isinstance(owner, BaseTrainer) else ()
 
 
 def of_calls(owner: Any) -> tuple[str, ...]:
     """The attributes of an object that calls leave, or by which callbacks end a call: only models have them."""
-    return (*LEFT_BY_CALLS, *STOP_FLAGS) if isinstance(owner, keras.Model) else ()
+    return (*LEFT_BY_CALLS, *STOP_FLAGS) if isinstance(owner, BaseTrainer) else ()
 
 
 def members(model: Any) -> list[Any]:
