@@ -20,27 +20,40 @@ def files() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def _files(num_modules: int) -> dict[str, str]:
-    names = [name for name, module in [*sys.modules.items()] if module is not None and name != "__main__"]
-    own = [name for name in names if is_users(name) and not _is_found(name)]
-    return {name: file for name in own if (file := _origin(name)) is not None and os.path.isfile(file)}
+    names = [name for name, module in [*sys.modules.items()] if module is not None]
+    return {name: file for name in names if (file := _file(name)) is not None and not _is_found(name)}
 
 
 def can_import(module_name: Any) -> bool:
     """Whether a worker can import a module; false for `__main__`, and for modules without a file."""
-    return sys.modules.get(module_name) is not None and (_is_found(module_name) or module_name in files())
+    return sys.modules.get(module_name) is not None and (_is_found(module_name) or _file(module_name) is not None)
 
 
 @functools.cache
 def _is_found(module_name: Any) -> bool:
     """Whether the import system finds this imported module by its name."""
-    parent = str(module_name).rpartition(".")[0]
-    if module_name == "__main__" or (parent and not can_import(parent)):
+    if module_name == "__main__" or not _has_package(module_name):
         return False
     if not is_users(module_name):
         return True
+    parent = str(module_name).rpartition(".")[0]
     path = getattr(sys.modules[parent], "__path__", None) if parent else None
     spec = find_after(None, module_name, path, None)
     return spec is not None and spec.origin == _origin(module_name)
+
+
+def _has_package(module_name: Any) -> bool:
+    """Whether a worker can import the package of a module, if it is in one."""
+    package = str(module_name).rpartition(".")[0]
+    return not package or can_import(package)
+
+
+def _file(module_name: str) -> str | None:
+    """The file of an imported module of the user; None if a worker lacks the package of the module."""
+    if module_name == "__main__" or not (is_users(module_name) and _has_package(module_name)):
+        return None
+    file = _origin(module_name)
+    return file if file is not None and os.path.isfile(file) else None
 
 
 def _origin(module_name: str) -> str | None:
