@@ -285,8 +285,8 @@ def ranks_with(running: exact.Replica, present: Sequence[bool]) -> list[int]:
 
 def check_same_weights(running: exact.Replica, weights: Sequence[Any]) -> None:
     """Raise `ModelError` if the ranks give an optimizer gradients of other `weights`."""
-    places = {id(weight): place for place, weight in enumerate(running.model.trainable_weights)}
-    own = zlib.crc32(str([places.get(id(weight)) for weight in weights]).encode())
+    places = {id(variable): place for place, variable in enumerate(running.model.variables)}
+    own = zlib.crc32(str([places.get(id(weight), weight.path) for weight in weights]).encode())
     total = running.link.all_sum(torch.tensor(own, dtype=torch.int64, device=get_device()))
     if int(total) != own * running.link.num_replicas:
         raise exact.other_weights()
