@@ -50,10 +50,18 @@ def is_above_keras(value: Any) -> bool:
 
 
 def is_of_other_package(value: Any) -> bool:
-    """Whether a function or class is of an installed package that is neither Keras, nor a framework, nor one that uses these."""
+    """Whether a function, class or object is of an installed package that neither is nor uses Keras or a framework."""
     name = str(_home(value) or _home(type(value)))
     file = getattr(sys.modules.get(name), "__file__", None)
-    return _top(name) not in _BELOW and any(part in (file or "") for part in _INSTALLED) and not _uses_keras(name)
+    if _top(name) in _BELOW or not any(part in (file or "") for part in _INSTALLED):
+        return False
+    bases = (value if isinstance(value, type) else type(value)).__mro__
+    return not (_uses_keras(name) or any(_top(_home(base)) in _BELOW for base in bases))
+
+
+def package_of(value: Any) -> str:
+    """The package of a module, or of the module of a function, a class or an object."""
+    return _top(_home(value) or _home(type(value)))
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import itertools
 import sys
 import types
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,18 @@ import numpy as np
 from abreast.exact.members import members
 from abreast.exact.users_code import functions_in_steps
 from abreast.exact.warn_once import warn_once
-from abreast.users_functions import inner_codes, is_of_other_package, outer_values
+from abreast.users_functions import inner_codes, is_above_keras, is_of_other_package, outer_values, package_of
 
 _MAKE_ARRAYS = {"arange", "broadcast_shapes", "empty", "eye", "finfo", "full", "iinfo", "linspace", "ones", "zeros"}
-_PRINT = {"absl", "logging", "matplotlib", "plt", "rich", "tqdm", "wandb"}
-_OF_NO_VALUES = {*_MAKE_ARRAYS, *_PRINT, "errstate", "ndim", "prod", "random", "shape", "size"}
+_OF_NO_VALUES = {*_MAKE_ARRAYS, "errstate", "ndim", "prod", "random", "shape", "size"}
+# Packages that only show what they get.
+_SHOW = {"absl", "loguru", "matplotlib", "mlflow", "rich", "structlog", "tensorboardX", "tqdm", "wandb"}
+_NUMBERS = (np.ndarray, np.generic, np.random.Generator, np.random.RandomState)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 _LOADS = ("LOAD_GLOBAL", "LOAD_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-_NUMBERS = (np.ndarray, np.generic, np.random.Generator, np.random.RandomState)
+_CALLS = ("CALL", "CALL_KW")
+_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "KW_NAMES", "PUSH_NULL", "PRECALL", "CACHE")
 
 
 def announce_unseen_reads(model: Any, kind: str) -> None:
@@ -43,46 +47,48 @@ def announce_unseen_reads(model: Any, kind: str) -> None:
 
 def calls_of_other_packages(model: Any, kind: str) -> Iterator[str]:
     """The names of functions and objects of other packages that the user's code calls in a step of a kind."""
-    attributes = ChainMap(*(vars(each) for each in members(model)))
+    attributes = _attributes(model)
     for function in functions_in_steps(model, kind):
-        yield from _calls(function)
-        yield from _calls_of_objects(function, attributes)
+        yield from _calls(function, attributes)
 
 
-def _calls(function: Any) -> Iterator[str]:
-    """The names of functions and classes of other packages that a function calls, as it writes them."""
+def _attributes(model: Any) -> dict[str, list[Any]]:
+    """The functions and objects of other packages in the attributes of a model's layers and of their classes, by name."""
+    found: dict[str, list[Any]] = {}
+    for member in members(model):
+        for space in [vars(member), *(vars(kind) for kind in type(member).__mro__ if is_above_keras(kind))]:
+            for name, value in space.items():
+                if not isinstance(value, type) and _may_read(value):
+                    found.setdefault(name, []).append(value)
+    return found
+
+
+def _may_read(value: Any) -> bool:
+    """Whether calls of a function, a class or the methods of an object read what they get, and nobody sees it."""
+    if isinstance(value, (types.ModuleType, *_NUMBERS)) or getattr(value, "__name__", None) in _OF_NO_VALUES:
+        return False
+    return is_of_other_package(value) and package_of(value) not in _SHOW
+
+
+def _calls(function: Any, attributes: dict[str, list[Any]]) -> Iterator[str]:
+    """The names of functions, classes and objects of other packages that a function calls, as it writes them."""
     known = ChainMap(outer_values(function), function.__globals__)
     for code in _codes(function.__code__):
         operations = list(dis.get_instructions(code))
         imported = dict(_imported(operations))
         for index, first in enumerate(operations):
             if first.opname in _LOADS or (first.opname == "LOAD_FAST" and first.argval in imported):
-                value = imported.get(first.argval) or known.get(first.argval)
-                names, value, last = _followed(value, first, operations[index + 1 :])
-                # A function may be passed on as a value. Of a class such as `np.float32`, only a call counts.
-                is_used = _is_called(first) or _is_called(last) if isinstance(value, type) else callable(value)
-                if is_used and _OF_NO_VALUES.isdisjoint(names) and is_of_other_package(value):
+                values = [imported.get(first.argval) or known.get(first.argval)]
+            else:
+                values = attributes.get(first.argval, []) if first.opname in _ATTRIBUTES else []
+            for value in values:
+                names, value, last = _followed(value, operations, index)
+                is_called = _is_called(operations, index) or _is_called(operations, last)
+                # Code may also hand on a function as a value.
+                is_used = is_called or (isinstance(value, _FUNCTIONS) and first.opname not in _ATTRIBUTES)
+                gets_values = not (is_called and _are_constants(operations[last + 1 :]))
+                if is_used and gets_values and _OF_NO_VALUES.isdisjoint(names) and _may_read(value):
                     yield ".".join(names)
-
-
-def _calls_of_objects(function: Any, attributes: Mapping[str, Any]) -> Iterator[str]:
-    """The names of objects of other packages that a function calls, such as `scaler.transform` and `self.interpolate`."""
-    known = ChainMap(outer_values(function), function.__globals__)
-    for code in _codes(function.__code__):
-        for one, following in itertools.pairwise(dis.get_instructions(code)):
-            space = known if one.opname in _LOADS else attributes if one.opname in _ATTRIBUTES else {}
-            value = space.get(one.argval)
-            if _is_object(value) and is_of_other_package(value):
-                if one.opname in _ATTRIBUTES and _is_called(one):
-                    yield one.argval
-                elif following.opname in _ATTRIBUTES and _is_called(following):
-                    yield f"{one.argval}.{following.argval}"
-
-
-def _is_object(value: Any) -> bool:
-    """Whether a value is neither a class, a function nor a number, nor of a package that only shows what it gets."""
-    is_other = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, *_NUMBERS))
-    return not is_other and type(value).__module__.partition(".")[0] not in _PRINT
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -105,19 +111,30 @@ def _imported(operations: list[dis.Instruction]) -> Iterator[tuple[str, Any]]:
             value = None
 
 
-def _followed(
-    value: Any, last: dis.Instruction, following: list[dis.Instruction]
-) -> tuple[list[str], Any, dis.Instruction]:
-    """The names, the value and the last operation at the end of the attributes of modules that a code reads next."""
-    names = [last.argval]
-    for each in itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, following):
+def _followed(value: Any, operations: list[dis.Instruction], first: int) -> tuple[list[str], Any, int]:
+    """The names from operation `first` on, through attributes of modules, to a function, a class or a method of an object.
+
+    Also the function, the class or the object, and the index of the last operation.
+    """
+    names, last = [operations[first].argval], first
+    for each in itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, operations[first + 1 :]):
+        if isinstance(value, (type, *_FUNCTIONS)):
+            break
+        names, last = [*names, each.argval], last + 1
         if not isinstance(value, types.ModuleType):
             break
-        names.append(each.argval)
-        value, last = getattr(value, each.argval, None), each
+        value = getattr(value, each.argval, None)
     return names, value, last
 
 
-def _is_called(operation: dis.Instruction) -> bool:
+def _is_called(operations: list[dis.Instruction], index: int) -> bool:
     """Whether what an operation loads is called. How Python marks this depends on its version."""
-    return operation.opname == "LOAD_METHOD" or "NULL" in operation.argrepr
+    operation = operations[index]
+    is_marked = operation.opname == "LOAD_METHOD" or "NULL" in operation.argrepr
+    return is_marked or any(each.opname == "PUSH_NULL" for each in operations[index + 1 : index + 2])
+
+
+def _are_constants(following: list[dis.Instruction]) -> bool:
+    """Whether a call gets nothing except constants."""
+    rest = itertools.dropwhile(lambda each: each.opname in _CONSTANTS, following)
+    return any(each.opname in _CALLS for each in itertools.islice(rest, 1))
