@@ -80,6 +80,11 @@ FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "c
             f"there is no device with index 5, only cpu:0, cpu:1\nhint: {FORM}; {SIMULATE.format(6).removeprefix('hint: ')}",
         ),
         (
+            "cpu:0,cpu:1,cpu:3",
+            CPU,
+            f"there is no device cpu:1, only cpu:0\nhint: {FORM}; {SIMULATE.format(4).removeprefix('hint: ')}",
+        ),
+        (
             "cpu:3",
             CPU,
             f"there is no device cpu:3, only cpu:0\nhint: {FORM}; {SIMULATE.format(4).removeprefix('hint: ')}",

@@ -66,7 +66,7 @@ def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
         if request > len(pool):
             raise _too_many(request, pool)
         return pool[:request]
-    return _distinct([_find(item, pool, available) for item in request])
+    return _distinct([_find(item, pool, available, request) for item in request])
 
 
 def unused_request(spec: DeviceSpec, world: World, names: Sequence[str]) -> str | None:
@@ -125,15 +125,15 @@ def _count(count: int) -> int:
     return count
 
 
-def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
+def _find(item: int | str, pool: Sequence[str], available: Sequence[str], request: Sequence[int | str]) -> str:
+    """The name of one device of a request, which may be an index in the pool."""
     if isinstance(item, str):
         if item not in available:
-            kind, _, index = item.partition(":")
-            raise _absent(item, available, kind, int(index or 0))
+            raise _absent(item, available, _kind(item), request)
         return item
     matches = [name for name in pool if name.endswith(f":{item}")]
     if not matches:
-        raise _absent(f"with index {item}", available, "cpu", item)
+        raise _absent(f"with index {item}", available, "cpu", request)
     return matches[0]
 
 
@@ -150,9 +150,10 @@ def _kind(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _absent(wanted: str, available: Sequence[str], kind: str, index: int = 0) -> DeviceError:
+def _absent(wanted: str, available: Sequence[str], kind: str, request: Sequence[int | str] = ()) -> DeviceError:
     message = f"there is no device {wanted}, only {', '.join(available) or 'none'}"
-    simulate = f"; {_simulate_hint(max(index + 1, 2))}" if _only_cpu(available) and kind in ("gpu", "cpu") else ""
+    most = max([1, *(int(str(item).rpartition(":")[2]) for item in request if item not in available)])
+    simulate = f"; {_simulate_hint(most + 1)}" if _only_cpu(available) and kind in ("gpu", "cpu") else ""
     return DeviceError(message, f"{_FORM}{simulate or '; `abreast devices` lists them'}")
 
 
