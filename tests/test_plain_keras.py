@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.harness.client import Workers
@@ -38,3 +40,46 @@ def numbers_of_losses(traces: int) -> set[int]:
 
         jax.eval_shape(losses, weights, jax.ShapeDtypeStruct((rows, 6), "float32"))
     return found
+
+
+def test_a_placed_model_keeps_losses_that_plain_keras_loses(workers: Workers) -> None:
+    if workers.backend != "jax":
+        pytest.skip("JAX only")
+    assert workers.abreast.run(loss_beside_old_ids, are_old=True) == workers.abreast.run(
+        loss_beside_old_ids, are_old=False
+    )
+
+
+def loss_beside_old_ids(are_old: bool) -> float:
+    """The loss of a model whose second layer has the `id` of its first layer's loss, from an earlier trace."""
+    import keras
+    import numpy as np
+    from keras import ops
+
+    import abreast
+
+    class Penalty(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(ops.mean(ops.square(inputs)))
+            return inputs
+
+    class EveryId(set[int]):
+        """The ids of all objects, until it is cleared."""
+
+        is_new = False
+
+        def __contains__(self, item: object) -> bool:
+            return not self.is_new or super().__contains__(item)
+
+        def clear(self) -> None:
+            self.is_new = True
+            super().clear()
+
+    model = keras.Sequential([keras.Input((3,)), Penalty(), Penalty()])
+    model.compile("sgd", "mse")
+    placed = abreast.parallelize(model, 2)
+    x = np.ones((8, 3), "float32")
+    placed.evaluate(x, 0 * x, batch_size=4, verbose=0)
+    if are_old:
+        vars(model.layers[1])["_loss_ids"] = EveryId()  # not by Keras, which would copy it
+    return float(placed.evaluate(x, 0 * x, batch_size=8, verbose=0))  # a new trace

@@ -226,6 +226,7 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
         return jax.lax.with_sharding_constraint(found[0] if len(found) == 1 else jax.numpy.concatenate(found), onto)
 
     def program(state: Any, data: Any, rows: Rows, onto: Any) -> Any:
+        _forget_losses(model)
         with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
             outputs, new_state = step(state, map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data))
         new_state = (state[0], new_state) if kind == "predict" else new_state
@@ -242,6 +243,12 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     if placement.num_devices == 1:
         return compiled(sharded)
     return UnevenRows(compiled(sharded), compiled(replicated), placement.num_devices)
+
+
+def _forget_losses(model: Any) -> None:
+    """Forget the `id`s of losses of an earlier trace: Keras drops a layer's new loss if another layer had one with its `id`."""
+    for layer in model._flatten_layers():
+        layer._loss_ids.clear()
 
 
 def _ordered() -> ModelError:
