@@ -43,7 +43,7 @@ def test_without_a_watch_a_draw_is_wrong() -> None:
     skip_unless_installed("tensorflow")
     draw = Draw(0, "tensorflow", "2x1:host", 0, "stop", "in steps", waits=True, delay=0.0)
     wrong = trial(draw, watch=False, give_up_seconds=30)["wrong"]
-    assert wrong[:2] == ["rank 1 ended after None s", "rank 1 ended with the code None"]
+    assert wrong[0] == "rank 1 ended after None s"  # until the campaign gives up, and ends it
 
 
 def test_a_draw_follows_from_its_seed_and_number() -> None:

@@ -41,7 +41,7 @@ def readers(folder: Path) -> Mapping[str, Reader]:
     found = {f"image {kind.lower()}": _of_bytes(file_of(photo(24, 31), kind), _picture) for kind in _IMAGES}
     found |= {kind: _of_source(path) for kind, path in sources(folder).items() if kind not in ("arrays", "folder")}
     found["csv"] = _of_bytes(_csv(folder), _items, "a.csv")
-    found["packed, verified"] = Reader(found["records"].write, lambda path: verify(path))
+    found["packed, verified"] = Reader(found["records"].write, _verified)
     found["packed, shown"] = Reader(found["records"].write, _info)
     found["bench lines"] = Reader(lambda place, draw: _lines(place, draw, scaling()), _report)
     found["bench predictions"] = Reader(lambda place, draw: _lines(place, draw, predictions()), _predicted(folder))
@@ -112,6 +112,11 @@ def _samples(path: Path) -> None:
             pass
 
 
+def _verified(path: Path) -> None:
+    if damage := verify(path):
+        raise DataError("; ".join(damage))
+
+
 def _info(path: Path) -> None:
     _command("records", "info", path)
     _command("records", "info", "--json", path)
@@ -139,7 +144,7 @@ def _machine(path: Path) -> None:
 
 
 def _measured(path: Path) -> None:
-    _command("plan", "--measured", path, "--machine", "p3.16xlarge", "--model", "resnet50")
+    _command("plan", "--measured", path, "--machine", "aws-p3.16xlarge", "--model", "resnet50")
 
 
 def _command(*words: object) -> None:
