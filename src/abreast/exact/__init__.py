@@ -20,6 +20,7 @@ from abreast.exact.containers import contents_of, refill, values_of
 from abreast.exact.dry_run import is_dry_run, python_once
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
+from abreast.exact.kept_apart import KeptApart, leaving_values
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
 from abreast.exact.losses import is_of_keras, loss_contribution
 from abreast.exact.members import (
@@ -63,6 +64,7 @@ from abreast.exact.warn_once import warn_once
 __all__ = [
     "LEFT_BY_CALLS",
     "BuildChanges",
+    "KeptApart",
     "Probe",
     "Relations",
     "Replica",
@@ -101,6 +103,7 @@ __all__ = [
     "is_result",
     "is_users",
     "leaf_metrics",
+    "leaving_values",
     "loss_contribution",
     "map_logs",
     "metrics",

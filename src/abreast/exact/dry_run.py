@@ -83,7 +83,7 @@ def dry_run(model: Any) -> Iterator[Snapshot]:
 
 @contextmanager
 def python_once(running: Replica, holder: Any) -> Iterator[None]:
-    """Inside, code of `holder` (a loss, a metric) finds Python objects as one device does, and changes them once per step."""
+    """Inside, code of `holder` (a loss, a metric) finds Python objects, such as generators, as one device does."""
     befores = running.link.befores
     if befores is None:
         yield
@@ -92,14 +92,9 @@ def python_once(running: Replica, holder: Any) -> Iterator[None]:
     running.python_calls[id(holder)] += 1
     if call not in befores:
         befores[call] = Snapshot(holder)
-        yield
-        return
-    after = Snapshot(holder)
-    befores[call].rewind()
-    try:
-        yield
-    finally:
-        after.put_back()
+    else:
+        befores[call].rewind()
+    yield
 
 
 class Snapshot:

@@ -1,9 +1,9 @@
-"""Python values that a step changes otherwise than on one device: counters, lists that grow, flags that flip.
+"""Python values that a step changes otherwise than on one device: results of rows, counts of rows, iterators.
 
-Replicas of a process take turns with the same Python objects: after a turn, a replica should find the values that the first
-replica found after the same turn. In a process with one replica, the code should not have run before the step: abreast builds a
-model by a call, and plain Keras within its first step. Not here: which values these are (`python_values.py`). Imports no
-framework.
+Each replica of a process begins a step with the same values (`kept_apart.py`): after a turn, a replica should have the values
+that the first replica had after the same turn. In a process with one replica, the code should not have run before the step:
+abreast builds a model by a call, and plain Keras within its first step. Not here: which values these are (`python_values.py`).
+Imports no framework.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from abreast.exact.warn_once import warn_once
 # Names of the values that a model's build changed.
 _of_build: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
 _OF_EACH_STEP = (
-    "the step changes it in Python, and with run_eagerly every replica does, so it changes once per replica, not once per step. "
-    "A variable (add_weight) would be that of one device"
+    "the step changes it in Python, and each replica changes it otherwise, such as by its own rows: the value of the "
+    "last one stays. A variable (add_weight) would be that of one device"
 )
 _OF_A_TRACE = (
-    "the step changes it in Python. Such code runs only while the step is traced, once for each replica, and not at every step: "
-    "replicas compute by different values, and other code finds it changed more often than on one device. A variable "
-    "(add_weight) would be that of one device"
+    "the step changes it in Python. Such code runs only while the step is traced, once for each replica, and each changes it "
+    "otherwise: the value of the last one stays. A variable (add_weight) would be that of one device"
 )
 _OF_A_BUILD = (
     "the step changes it in Python, and abreast runs this code once more than plain Keras, to build the model. A variable "

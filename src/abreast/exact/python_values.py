@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from abreast.exact.containers import contents_of, unwrapped, values_of
+from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.dry_run import is_own
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.users_functions import (
@@ -35,8 +35,11 @@ from abreast.users_functions import (
 
 _MOST_OBJECTS = 100_000
 _MOST_ITEMS = (5, 20, 1000)  # of a container, that are compared one by one, from the innermost one to the outermost
+_MOST_HELD = (0, 20, 100, 1000)  # of a container that is put back, likewise
 _MOST_BYTES = 1 << 16  # of an array
 _DEPTH = 3  # of containers in containers
+_TRAINABLE = "_trainable"  # what code sets as `trainable`
+OF_BUILD = frozenset(("built", "_built"))  # Keras sets them where it makes variables
 _OF_KERAS = frozenset(("_losses", "_loss_ids"))  # of a layer: the losses of its present call
 _PLAIN: tuple[Any, ...] = (bool, int, float, complex, str, bytes, itertools.count)
 
@@ -52,6 +55,20 @@ class _Space(NamedTuple):
     owner: str  # "" for globals and outer variables
     read: Callable[[], Mapping[str, Any]]
     names: Names
+    write: Callable[[str, Any], Any] | None  # None for default arguments
+    delete: Callable[[str], Any] | None = None
+    is_of_optimizer: bool = False
+
+
+class Held(NamedTuple):
+    """The value at a place; of a container, also what its items were, and of an array a copy."""
+
+    value: Any
+    contents: Any
+
+
+ABSENT = Held(None, None)  # for a place without a value
+PLAIN = (bool, int, float, str)
 
 
 class PythonValues:
@@ -69,9 +86,39 @@ class PythonValues:
             if name in space.names
         }
 
+    def held(self) -> dict[Place, Held]:
+        """Each present value, and the contents of containers; whether something is built is no value of the user's."""
+        return {
+            (number, name): _copied(space[name])
+            for number, (space, names) in enumerate((each.read(), each.names) for each in self._spaces)
+            for name in space.keys() & names - OF_BUILD
+        }
+
+    def put_back_unless_built(self, held: Mapping[Place, Held], now: Mapping[Place, Held]) -> None:
+        """`put_back`, except that an optimizer keeps the containers and objects that it has been built with."""
+        built = {
+            place for place in now if self._spaces[place[0]].is_of_optimizer and not isinstance(now[place].value, PLAIN)
+        }
+        held, now = ({place: each for place, each in of.items() if place not in built} for of in (held, now))
+        self.put_back(held, now)
+
+    def put_back(self, held: Mapping[Place, Held], now: Mapping[Place, Held]) -> None:
+        """Replace what is there `now` by what `held` returned before."""
+        for place in differing(held, now):
+            self._write(place, held.get(place, ABSENT), now.get(place, ABSENT))
+
+    def _write(self, place: Place, held: Held, now: Held) -> None:
+        space, name = self._spaces[place[0]], place[1]
+        if held is ABSENT and space.delete is not None:
+            space.delete(name)
+        elif held is not ABSENT and held.value is not now.value and space.write is not None:
+            space.write(name, held.value)
+        _refill(held)
+
     def name(self, place: Place) -> str:
         owner = self._spaces[place[0]].owner
-        return f"{owner}.{place[1]}" if owner else place[1]
+        name = place[1].removeprefix("_") if place[1] == _TRAINABLE else place[1]
+        return f"{owner}.{name}" if owner else name
 
 
 def thread_locals(model: Any) -> list[Any]:
@@ -89,18 +136,31 @@ def _spaces(model: Any) -> Iterator[_Space]:
     reached = [each for each in _reached(model) if _may_change(each)]
     functions = [each for each in reached if isinstance(each, types.FunctionType)]
     named = frozenset[str]().union(*(_names(each) for each in functions)) - _OF_KERAS
+    named |= {_TRAINABLE} if "trainable" in named else set()
     for value in reached if named else ():
         if isinstance(value, type):
-            yield _Space(value.__name__, functools.partial(class_values, value), named)
+            write, delete = functools.partial(setattr, value), functools.partial(delattr, value)
+            yield _Space(value.__name__, functools.partial(class_values, value), named, write, delete)
         elif isinstance(value, types.FunctionType):
-            yield _Space(value.__name__, functools.partial(vars, value), named)
+            yield _Space(value.__name__, functools.partial(vars, value), named, *_writers(vars(value)))
         elif is_above_keras(type(value)) or not named.isdisjoint(vars(value)):
-            yield _Space(name_of_owner(value), functools.partial(vars, value), named - {*left_by_calls(value)})
-    for space, names in _global_spaces(functions):
-        yield _Space("", space, names)
+            names = named - {*left_by_calls(value)}
+            is_of_optimizer = isinstance(value, keras.optimizers.Optimizer)
+            read, writers = functools.partial(vars, value), _writers(vars(value))
+            yield _Space(name_of_owner(value), read, names, *writers, is_of_optimizer)
+    yield from _global_spaces(functions)
 
 
-def _global_spaces(functions: list[Any]) -> Iterator[tuple[Callable[[], Mapping[str, Any]], Names]]:
+def _writers(space: dict[str, Any]) -> tuple[Callable[[str, Any], Any], Callable[[str], Any]]:
+    return space.__setitem__, space.__delitem__
+
+
+def _set_outer(function: Any, name: str, value: Any) -> None:
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[name].cell_contents = value
+
+
+def _global_spaces(functions: list[Any]) -> Iterator[_Space]:
     """The globals and outer variables of functions, defaults that they may change, and attributes of the user's modules."""
     named: dict[int, tuple[dict[str, Any], set[str]]] = {}
     for function in functions:
@@ -108,10 +168,11 @@ def _global_spaces(functions: list[Any]) -> Iterator[tuple[Callable[[], Mapping[
         modules = (vars(each) for each in map(space.get, names) if is_users_module(each))
         for each in (space, *modules):
             named.setdefault(id(each), (each, set()))[1].update(names)
-        yield functools.partial(outer_values, function), frozenset(function.__code__.co_freevars)
-        yield functools.partial(_defaults, function), frozenset(function.__code__.co_varnames)
+        code, write = function.__code__, functools.partial(_set_outer, function)
+        yield _Space("", functools.partial(outer_values, function), frozenset(code.co_freevars), write)
+        yield _Space("", functools.partial(_defaults, function), frozenset(code.co_varnames), None)
     for space, of_all in named.values():
-        yield functools.partial(_same, space), frozenset(of_all)
+        yield _Space("", functools.partial(_same, space), frozenset(of_all), *_writers(space))
 
 
 def _same(space: dict[str, Any]) -> dict[str, Any]:
@@ -180,6 +241,50 @@ def _used(function: Any) -> list[Any]:
     modules = [vars(each) for each in named if is_users_module(each)]
     held = [each[name] for each in modules for name in _names(function) if name in each]
     return [*named, *held, *(cell.cell_contents for cell in full_cells(function)), *_defaults(function).values()]
+
+
+def _copied(value: Any, depth: int = _DEPTH) -> Held:
+    plain = unwrapped(value)
+    if isinstance(plain, np.ndarray):
+        return Held(value, plain.copy() if plain.nbytes <= _MOST_BYTES and plain.flags.writeable else None)
+    if not isinstance(plain, CONTAINERS) or len(plain) > _MOST_HELD[depth]:
+        return Held(value, None)
+    if isinstance(plain, dict):
+        return Held(value, {key: _copied(each, depth - 1) for key, each in plain.items()})
+    return Held(value, [_copied(each, depth - 1) for each in plain])
+
+
+def differing(held: Mapping[Place, Held], others: Mapping[Place, Held]) -> list[Place]:
+    """The places with another value, or with a container or an array of other contents."""
+    places = dict.fromkeys((*held, *others))
+    return [place for place in places if not _are_same(held.get(place, ABSENT), others.get(place, ABSENT))]
+
+
+def _are_same(one: Held, other: Held) -> bool:
+    if one.value is not other.value or (one is ABSENT) != (other is ABSENT):
+        return False
+    mine, theirs = one.contents, other.contents
+    if mine is None or theirs is None:
+        return mine is theirs
+    if isinstance(mine, np.ndarray):
+        return bool(mine.tobytes() == theirs.tobytes())
+    if isinstance(mine, dict):
+        return list(mine) == list(theirs) and all(map(_are_same, mine.values(), theirs.values()))
+    return len(mine) == len(theirs) and all(map(_are_same, mine, theirs))
+
+
+def _refill(held: Held) -> None:
+    """Give a container or an array its contents again, and likewise its items."""
+    if isinstance(held.contents, np.ndarray):
+        np.copyto(held.value, held.contents)
+    elif held.contents is not None:
+        is_dict = isinstance(held.contents, dict)
+        items = values_of(held.contents)
+        refill(
+            held.value, {k: v.value for k, v in held.contents.items()} if is_dict else [each.value for each in items]
+        )
+        for each in items:
+            _refill(each)
 
 
 def _mark(value: Any, depth: int = _DEPTH) -> Any:

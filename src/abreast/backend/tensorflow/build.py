@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -23,13 +24,13 @@ def build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and, to train, its optimizer, before any is placed."""
     # A function under `tf.function` would keep the trace made here.
     keeping = nullcontext() if kind == "train" else _keeping_optimizer(model)
-    with inlined(num_replicas=1), keeping, exact.noting_build(model):
+    with inlined(num_replicas=1), keeping, exact.noting_build(model), _leaving_values(model):
         _build_parts(kind, model, batch)
 
 
 def make_metrics(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make the metrics that a user's own step makes and appends to the model's."""
-    with inlined(num_replicas=1), _keeping_optimizer(model):
+    with inlined(num_replicas=1), _keeping_optimizer(model), _leaving_values(model):
         _trace(kind, model, batch)
 
 
@@ -98,6 +99,29 @@ def _trace(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make the variables that a step makes, as plain Keras does: the model may have no `call`, or one that calls fewer layers."""
     data, step = tree.map_structure(to_device, batch.data), getattr(model, f"{kind}_step")
     tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
+
+
+@contextmanager
+def _leaving_values(model: Any) -> Iterator[None]:
+    """Inside, what the user's code sets in Python is put back, unless it makes variables: then it may say that they are there."""
+    before, made = _num_compiled(model), 0
+
+    def counting(make: Callable[..., Any], **options: Any) -> Any:
+        nonlocal made
+        made += 1
+        return make(**options)
+
+    with (
+        exact.leaving_values(model, lambda: made > _num_compiled(model) - before),
+        tf.variable_creator_scope(counting),
+    ):
+        yield
+
+
+def _num_compiled(model: Any) -> int:
+    """The number of variables of a model's optimizers, and of the metrics that `compile` has got."""
+    parts = (*exact.optimizers(model), model._compile_metrics, model._compile_loss)
+    return sum(len(part.variables) for part in parts if part is not None)
 
 
 def is_built(model: Any) -> bool:

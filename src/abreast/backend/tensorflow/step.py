@@ -68,6 +68,7 @@ class Program:
         self.num_traces = self._first_rows = 0
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
         self._thread_locals = exact.thread_locals(model)
+        self._apart: exact.KeptApart | None = None  # of the last step
         self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
         self._reducer = Reducer(variables.devices, reach.processes, model)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
@@ -195,9 +196,12 @@ class Program:
         total_rows = sum(known) if known else tf.reduce_sum(counts)
         relations = self._relations
         kept, changes = KeptTensors(self.model), self._watched(counts)
+        apart: exact.KeptApart | None = None
 
         def enter(index: int | None) -> None:
             self.variables.enter(index)
+            if apart is not None:  # before tensors are exchanged, which is no change by a step
+                apart.enter(index)
             kept.enter(index)
             if changes is not None:
                 changes.enter(index)
@@ -219,11 +223,21 @@ class Program:
                 relations=relations,
             )
             data = _packed(structure, tensors[index * width : (index + 1) * width])
-            with exact.replica(running):
+
+            def noting(make: Callable[..., Any], **options: Any) -> Any:
+                if apart is not None:
+                    apart.makes = True
+                return make(**options)
+
+            with exact.replica(running), tf.variable_creator_scope(noting):
                 return run_kind(running, data)
 
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
+            if len(turns.devices) > 1:
+                apart = self._apart = exact.KeptApart(self.model, self._apart if self._is_eager else None)
             results = turns.run(run_replica)
+        if apart is not None:
+            apart.end()
         if changes is not None:
             changes.announce()
         if self.kind == "predict":

@@ -1,9 +1,6 @@
 """With `run_eagerly`, layers count their calls in a list, a NumPy array, an outer variable and a default argument."""
 
 BACKENDS = ("tensorflow",)
-EXPECTED = {
-    "tensorflow": "announced: Fading.numbers, Fading.seen, calls, counts: the step changes it in Python, and with run_eagerly"
-}
 
 import keras
 import numpy as np
