@@ -31,8 +31,6 @@ def _difference(one: Any, other: Any) -> Any:
 
 
 def hold(workers: Workers, names: tuple[str, ...], moment: str, as_script: bool) -> None:
-    if workers.backend == "tensorflow":  # traces a layer's Python for each replica: a count in it counts those
-        names = tuple(name for name in names if name != "counter_of_a_step")
     plain = workers.plain.run(bodies.train, names=names, moment=moment, as_script=as_script)
     placed = workers.abreast.run(bodies.train, names=names, moment=moment, devices=2, as_script=as_script)
     assert differing(plain, placed) == {}
