@@ -16,9 +16,13 @@ import keras
 import numpy as np
 
 from abreast.exact.containers import contents_of
+from abreast.exact.python_changes import OF_A_BUILD, announce
 from abreast.exact.python_values import ABSENT, PLAIN, Held, Place, PythonValues, differing
-from abreast.exact.warn_once import warn_once
 
+_OF_SHARED = (
+    "the step sets it in Python, and makes variables or objects that the replicas share, with this value: only the first replica "
+    "found the former one. Make them before the step, such as in `build`"
+)
 _NO_OBJECTS = (*PLAIN, complex, bytes, tuple, np.generic, np.ndarray, types.FunctionType)
 
 
@@ -48,18 +52,18 @@ class KeptApart:
         if self._index is not None:
             self._now = self._of[self._index] = self._values.held()
             self.makes = self.makes or self._keeps_new_objects()
-        if index == 0:
-            self._share_what_an_exchange_changed()
         if index is not None:
+            present = self._values.held()
+            if index == 0:
+                self._share_what_an_exchange_changed(present)
             if not self.makes:
-                self._values.put_back(self._of.get(index, self._first), self._values.held())
+                self._values.put_back(self._of.get(index, self._first), present)
             elif index not in self._of:
                 self._found |= dict.fromkeys(map(self._values.name, _switched(self._first, self._now)))
         self._index = index
 
-    def _share_what_an_exchange_changed(self) -> None:
+    def _share_what_an_exchange_changed(self, present: dict[Place, Held]) -> None:
         """Take over, for all replicas, what ran between their turns, such as the build of an optimizer."""
-        present = self._values.held()
         for place in differing(present, self._now):
             for own in (self._first, *self._of.values()):
                 own[place] = present.get(place, ABSENT)
@@ -67,13 +71,7 @@ class KeptApart:
     def end(self) -> None:
         """Forget the step's values. Warn, once per model, of shared ones with which the replicas did not begin alike."""
         self._first, self._now, self._of = {}, {}, {}
-        if joined := ", ".join(sorted(self._found)):
-            warn_once(
-                self._model,
-                f"python {joined}",
-                f"{joined}: the step sets it in Python, and makes variables or objects that the replicas share, with this value: "
-                "only the first replica found the former one. Make them before the step, such as in `build`",
-            )
+        announce(self._model, self._found, _OF_SHARED)
 
     def _keeps_new_objects(self) -> bool:
         return any(
@@ -93,13 +91,8 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     now = values.held()
     if not has_made():
         values.put_back_unless_built(before, now)
-    elif joined := ", ".join(sorted(map(values.name, _switched(before, now, (bool,))))):
-        warn_once(
-            model,
-            f"python {joined}",
-            f"{joined}: the step changes it in Python, and abreast runs this code once more than plain Keras, to build the "
-            "model. A variable (add_weight) would be that of plain Keras",
-        )
+    else:
+        announce(model, map(values.name, _switched(before, now, (bool,))), OF_A_BUILD)
 
 
 def _switched(before: dict[Place, Held], now: dict[Place, Held], kinds: tuple[type, ...] = PLAIN) -> list[Place]:

@@ -27,7 +27,7 @@ _OF_A_TRACE = (
     "the step changes it in Python. Such code runs only while the step is traced, once for each replica, and each changes it "
     "otherwise: the value of the last one stays. A variable (add_weight) would be that of one device"
 )
-_OF_A_BUILD = (
+OF_A_BUILD = (
     "the step changes it in Python, and abreast runs this code once more than plain Keras, to build the model. A variable "
     "(add_weight) would be that of plain Keras"
 )
@@ -52,7 +52,7 @@ class ReplicaChanges:
 
     def announce(self) -> None:
         """Warn, once per model, of the values that replicas do not find alike."""
-        _announce(self._model, self._found, _OF_EACH_STEP if self._is_eager else _OF_A_TRACE)
+        announce(self._model, self._found, _OF_EACH_STEP if self._is_eager else _OF_A_TRACE)
 
     def _compare(self, index: int, marks: Marks) -> None:
         turn = self._turns[index]
@@ -84,7 +84,7 @@ class BuildChanges:
 
     def announce(self) -> None:
         """Warn, once per model, of the values that the code changes once more than with plain Keras."""
-        _announce(self._model, self._found, _OF_A_BUILD)
+        announce(self._model, self._found, OF_A_BUILD)
 
 
 @contextmanager
@@ -105,6 +105,7 @@ def was_changed_by_build(model: Any) -> bool:
     return bool(_of_build.get(model))
 
 
-def _announce(model: Any, names: Iterable[str], text: str) -> None:
+def announce(model: Any, names: Iterable[str], text: str) -> None:
+    """Warn, once per model, of the Python values of these names."""
     if joined := ", ".join(sorted(names)):
         warn_once(model, f"python {joined}", f"{joined}: {text}")

@@ -1,4 +1,4 @@
-"""Calls in the user's code of other packages' functions and objects, such as NumPy's, that read a tensor of TensorFlow unseen.
+"""Search for calls that read a tensor of TensorFlow unseen: those of other packages' functions and objects, such as NumPy's.
 
 Python's own functions and methods of a tensor are not among them: the backend sees their reads. Imports no framework.
 """
