@@ -84,6 +84,17 @@ def _is_known(module: str | None, file: str | None) -> bool:
     return is_known or any(part in (file or "") for part in _INSTALLED)
 
 
+def has(value: Any, name: str) -> bool:
+    """Whether a value has an attribute; a `__getattr__` of its class, which may answer to any name, is not asked."""
+    return name in getattr(value, "__dict__", ()) or hasattr(type(value), name)
+
+
+def is_mock(value: Any) -> bool:
+    """Whether a value is a mock, or a call that one recorded: it answers to any name, and may claim any class."""
+    modules = filter(None, map(sys.modules.get, ("unittest.mock", "mock")))
+    return any(issubclass(type(value), (each.NonCallableMock, type(each.call))) for each in modules)
+
+
 def class_values(kind: type) -> dict[str, Any]:
     """The attributes of a class itself that are values: no methods, properties or names of Python's."""
     return {
@@ -109,7 +120,7 @@ def function_of(attribute: Any) -> Any:
         return attribute.__func__
     if isinstance(attribute, functools.cached_property):
         return attribute.func
-    return getattr(attribute, "fget", attribute)
+    return attribute.fget if has(attribute, "fget") else attribute
 
 
 def full_cells(function: Any) -> list[Any]:

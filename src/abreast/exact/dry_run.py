@@ -31,6 +31,7 @@ from abreast.users_functions import (
     class_values,
     full_cells,
     is_full,
+    is_mock,
     is_users_class,
     is_users_function,
     is_users_module,
@@ -123,6 +124,8 @@ class Snapshot:
     def _note(self, value: Any) -> list[Any]:
         """Remember one object; return the values that it holds."""
         value = unwrapped(value)
+        if is_mock(value):
+            return self._note_attributes(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
             return values_of(copy)
@@ -140,9 +143,7 @@ class Snapshot:
         if is_changeable(value):
             self._arrays.append(InPlace(value))
         elif is_own(value):
-            self._attributes.append((vars(value), dict(vars(value))))
-            self._owners.append(value)
-            return [*vars(value).values(), *users_functions(type(value)), *type(value).__mro__]
+            return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
         elif is_users_class(value):
             self._classes.append((value, class_values(value)))
             return list(class_values(value).values())
@@ -166,10 +167,14 @@ class Snapshot:
         of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]
         self._globals.extend(of_modules)
         held = [value for _, each in of_modules for value in each.values()]
-        self._attributes.append((vars(function), dict(vars(function))))
-        self._owners.append(function)
+        own = self._note_attributes(function)
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        return [*named.values(), *(contents for _, contents in cells), *held, *vars(function).values(), *defaults]
+        return [*named.values(), *(contents for _, contents in cells), *held, *own, *defaults]
+
+    def _note_attributes(self, value: Any) -> list[Any]:
+        self._attributes.append((vars(value), dict(vars(value))))
+        self._owners.append(value)
+        return list(vars(value).values())
 
     def rewind(self, generators: bool = True) -> None:
         """Put everything back for another run, or everything except random generators."""

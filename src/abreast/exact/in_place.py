@@ -39,7 +39,7 @@ def is_changeable(value: Any) -> bool:
     """Whether a value is such an array or tensor, is no weight, and is small enough to be copied."""
     if isinstance(value, np.ndarray):
         return value.nbytes <= _MOST_BYTES
-    if not (ops.is_tensor(value) and hasattr(value, "copy_")) or value.requires_grad or value.is_meta:
+    if not (hasattr(type(value), "copy_") and ops.is_tensor(value)) or value.requires_grad or value.is_meta:
         return False
     is_dense = str(value.layout) == "torch.strided" and 0 not in value.stride()  # an expanded view repeats its memory
     return is_dense and not value.is_inference() and value.nbytes <= _MOST_BYTES

@@ -12,6 +12,7 @@ from keras import tree
 from abreast.keras_private.models import Functional
 from abreast.keras_private.modules import KERAS, LAYERS, module_of
 from abreast.keras_private.trainers import BaseTrainer, CompileMetrics
+from abreast.users_functions import has
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -119,7 +120,7 @@ def is_whole(layer: Any) -> bool:
 
 def name_of_owner(value: Any) -> str:
     """The name of a layer; for an object without a name, its class."""
-    return name_of(value) if isinstance(getattr(value, "name", None), str) else type(value).__name__
+    return name_of(value) if has(value, "name") and isinstance(value.name, str) else type(value).__name__
 
 
 def name_of(member: Any) -> str:

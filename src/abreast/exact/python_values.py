@@ -26,6 +26,7 @@ from abreast.users_functions import (
     full_cells,
     functions_of,
     is_above_keras,
+    is_mock,
     is_users_class,
     is_users_module,
     names_read,
@@ -144,7 +145,8 @@ def _spaces(model: Any) -> Iterator[_Space]:
         elif isinstance(value, types.FunctionType):
             yield _Space(value.__name__, functools.partial(vars, value), named, *_writers(vars(value)))
         elif is_above_keras(type(value)) or not named.isdisjoint(vars(value)):
-            names = named - {*left_by_calls(value)}
+            # The value of a variable is a tensor, which the backend exchanges.
+            names = named & {_TRAINABLE} if isinstance(value, keras.Variable) else named - {*left_by_calls(value)}
             is_of_optimizer = isinstance(value, keras.optimizers.Optimizer)
             read, writers = functools.partial(vars, value), _writers(vars(value))
             yield _Space(name_of_owner(value), read, names, *writers, is_of_optimizer)
@@ -195,7 +197,7 @@ def _reached(model: Any) -> list[Any]:
     todo = [model]
     while todo and len(seen) < _MOST_OBJECTS:
         value = unwrapped(todo.pop())
-        if type(value) not in _PLAIN and id(value) not in seen:
+        if type(value) not in _PLAIN and id(value) not in seen and not is_mock(value):
             seen[id(value)] = value
             todo.extend(_held(value))
     return [*seen.values()]

@@ -16,7 +16,9 @@ from abreast.users_functions import (
     full_cells,
     function_of,
     functions_of,
+    has,
     is_above_keras,
+    is_mock,
     is_users_function,
     names_loaded,
     names_read,
@@ -126,7 +128,7 @@ class _Reader:
         found: set[str] = set()
         while todo and len(self._seen) < _MOST_OBJECTS:
             value = todo.pop()
-            if id(value) in self._seen:
+            if id(value) in self._seen or is_mock(value):
                 continue
             self._seen[id(value)] = value
             if _is_function(value) and is_above_keras(value):
@@ -178,8 +180,8 @@ def _parts(value: Any) -> list[Any]:
         return [value.__func__, value.__self__]
     if (function := function_of(value)) is not value:
         return [function]
-    if (inner := getattr(value, "__wrapped__", None)) is not None and callable(value):
-        return [inner]
+    if has(value, "__wrapped__") and callable(value):
+        return [value.__wrapped__]
     if isinstance(value, tuple):
         return list(value)
     if (contents := contents_of(value)) is not None:
