@@ -40,6 +40,7 @@ def test_photographs_are_classified_and_the_saved_model_is_fine_tuned_on_several
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("all_frameworks")  # scikit-learn, which `HIDDEN_PACKAGES` hides
 def test_a_training_that_is_killed_ends_like_one_that_was_not(backend: str, tmp_path: Path) -> None:
     words = [
         str(ROOT / "examples" / "killed.py"),

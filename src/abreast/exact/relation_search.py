@@ -86,6 +86,16 @@ def relations(
     return result
 
 
+def runs(model: Any, forward: Callable[[Any], Any], data: Any, probe: Probe) -> bool:
+    """Whether `forward`, a step or a call of the model, runs on some rows."""
+    with _one_at_a_time, dry_run(model), probe.unchanged():
+        try:
+            FullRun(model, _states(model), {}).run(forward, _given(data, probe))
+        except Exception:
+            return False
+    return True
+
+
 class _Search:
     """The runs of one search, and their findings. Every run gets copies of its rows, because a model may write into them."""
 
@@ -212,9 +222,8 @@ class _Search:
         return found
 
     def _rows(self, part: RowRange, data: Any = None) -> Any:
-        """Some rows of the search, or of `data`; copies if a model could write into them."""
-        rows = _cut(self._data if data is None else data, part)
-        return map_arrays(ops.copy, rows) if self._probe.has_own_python else rows
+        """Some rows of the search, or of `data`."""
+        return _given(_cut(self._data if data is None else data, part), self._probe)
 
     def _rewind(self) -> None:
         self._snapshot.rewind()
@@ -310,6 +319,11 @@ def _cut(data: Any, part: RowRange) -> Any:
 
 def _are_equal(one: Any, other: Any) -> bool:
     return np.array_equal(as_array(one), as_array(other), equal_nan=keras.backend.is_float_dtype(one.dtype))
+
+
+def _given(rows: Any, probe: Probe) -> Any:
+    """The rows for a run; copies if a model could write into them."""
+    return map_arrays(ops.copy, rows) if probe.has_own_python else rows
 
 
 def _states(model: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from abreast.exact.install import install
 from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import call_in_step, is_users, overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relation_search import many_rows, parts_to_look_at, relations
+from abreast.exact.relation_search import many_rows, parts_to_look_at, relations, runs
 from abreast.exact.relations import Relations
 from abreast.exact.row_check_texts import say, say_late, tell_limits
 from abreast.exact.rows import RowRange
@@ -181,7 +181,7 @@ class RowCheck:
         if known.is_old or known.compiled != compiled or shows_more:
             install()
             for parts in looks:
-                found = self._look(take, parts, probe, many_rows(rows, num_bytes // rows))
+                found = self._look(take, parts, probe, many_rows(rows, num_bytes // rows), (rows, shard_rows))
                 if not (found.open or found.of_one_part):
                     break
             all_found = _found.setdefault(self._model, Relations())
@@ -199,19 +199,22 @@ class RowCheck:
         if seen:
             tell_limits(self.kind, self._model, seen, known.found, own)
 
-    def _look(self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int) -> Relations:
+    def _look(
+        self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int, sizes: tuple[int, int]
+    ) -> Relations:
+        """`sizes`: the rows of the batch, and the most that a device gets of them."""
         model = self._model
         try:
             return relations(model, _forward(self.kind, model), take, parts, probe, self.kind, most_rows)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
-            if (fixed := _fixed_rows(model)) is not None:
+            if self._needs_whole_batches(take, probe, *sizes):
                 raise ModelError(
-                    f"{name_of(model)} is made for batches of {fixed} rows, and fails with other numbers of rows: each device "
-                    "gets only some rows of a batch",
-                    "leave out `batch_size` in `keras.Input`, and write -1 for the rows of a reshape; or train it with "
-                    "KERAS_BACKEND=jax or on one device",
+                    f"{name_of(model)} works on a batch of {sizes[0]} rows and fails on the {sizes[1]} rows of a device: "
+                    f"{type(error).__name__}: {_begin_of(error)}",
+                    "leave out `batch_size` in `keras.Input`, write -1 for the rows of a reshape, and make other tensors with "
+                    "`keras.ops.shape(x)[0]` rows; or train it with KERAS_BACKEND=jax or on one device",
                 ) from error
             warn_once(
                 model,
@@ -221,6 +224,16 @@ class RowCheck:
                 f"own rows, weighted by their number, which is not what one device computes",
             )
             return Relations(depends_on_values=True, is_failure=True)
+
+    def _needs_whole_batches(self, take: Callable[[int], Any], probe: Probe, rows: int, shard_rows: int) -> bool:
+        """Whether the step runs on all rows of the batch, and not on as many as a device gets.
+
+        Not if a layer is stateful, which is why it needs them: `check_layers` refuses such a layer by name.
+        """
+        if any(getattr(layer, "stateful", False) for layer in self._model._flatten_layers()):
+            return False
+        step = _forward(self.kind, self._model)
+        return runs(self._model, step, take(rows), probe) and not runs(self._model, step, take(shard_rows), probe)
 
 
 def _compile_arguments(model: Any) -> weakref.ref[Any] | None:
@@ -233,17 +246,6 @@ def _begin_of(error: Exception) -> str:
     """The first two lines of an error without styles: Keras names the layer in the first."""
     lines = [line.strip() for line in without_styles(str(error)).splitlines()]
     return " ".join([line for line in lines if line][:2])[:300]
-
-
-def _fixed_rows(model: Any) -> int | None:
-    """The number of rows that every batch of a model must have (`batch_size` of its inputs).
-
-    None if a layer is stateful, which is why it has that number: `check_layers` refuses such a layer.
-    """
-    if any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
-        return None
-    sizes = {each.shape[0] for each in getattr(model, "inputs", None) or () if each.shape} - {None}
-    return min(sizes, default=None)
 
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
