@@ -78,3 +78,7 @@ def test_what_was_shared_stays_shared_and_what_was_apart_apart(sender: subproces
 
 def test_what_cannot_be_sent_is_named_with_its_path(sender: subprocess.Popen[str], tmp_path: Path) -> None:
     _run(sender, "unpicklable", tmp_path)
+
+
+def test_what_cannot_be_made_again_is_an_error_with_a_hint(sender: subprocess.Popen[str], tmp_path: Path) -> None:
+    _run(sender, "unreadable", tmp_path)

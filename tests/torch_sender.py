@@ -249,15 +249,33 @@ def sharing_and_identities(folder: Path) -> None:
     again.save(folder / "again.keras")
 
 
+def _refusal(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
 def unpicklable(_: Path) -> None:
     model, _, _ = subclassed()
     model.block.source = socket.socket()
-    said = ""
-    try:
-        dump_model(model)
-    except ModelError as error:
-        said = str(error)
+    said = _refusal(lambda: dump_model(model))
     assert "model.block.source" in said and "hint:" in said, said
+
+
+class Limit(int):
+    """A number that pickle can write and not read."""
+
+    def __new__(cls) -> Limit:
+        return super().__new__(cls, 1000)
+
+
+def unreadable(_: Path) -> None:
+    model, _, _ = subclassed()
+    model.block.limit = Limit()
+    said = _refusal(lambda: load_model_and(dump_model(model)))
+    assert "cannot make again" in said and "Limit.__new__()" in said and "hint:" in said, said
 
 
 MODELS: dict[str, Callable[[], Made]] = {
@@ -282,6 +300,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     **{name: functools.partial(round_trip, make) for name, make in MODELS.items()},
     "sharing_and_identities": sharing_and_identities,
     "unpicklable": unpicklable,
+    "unreadable": unreadable,
 }
 
 

@@ -58,7 +58,9 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce
-    return _reduce_named if _is_named(value) else None
+    if _is_named(value):
+        return _reduce_named
+    return None if _name_of_mark(value) is None else _reduce_mark
 
 
 def _is_named(value: Any) -> bool:
@@ -70,6 +72,21 @@ def _is_named(value: Any) -> bool:
 
 def _reduce_named(value: Any) -> Any:
     return object.__new__, (type(value),), vars(value), None, None, _set_attributes
+
+
+def _name_of_mark(value: Any) -> str | None:
+    """The name of an object without contents in the installed module of its class: code compares such a mark by `is`."""
+    kind: Any = type(value)
+    module = sys.modules.get(kind.__module__)
+    is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    if module is None or not is_plain_object or isinstance(value, type) or is_users(kind.__module__):
+        return None
+    name = next((name for name, each in vars(module).items() if each is value), None)
+    return None if name is None or any(value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2:]) else name
+
+
+def _reduce_mark(value: Any) -> Any:
+    return getattr, (sys.modules[type(value).__module__], _name_of_mark(value))
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:

@@ -16,6 +16,7 @@ import keras
 import torch
 
 from abreast.backend.torch import modules_by_path
+from abreast.errors import ModelError
 from abreast.keras_private.models import Function, Functional, inject_functional_model_class, make_node_key
 from abreast.keras_private.optimizers import BaseOptimizer, identify_variables
 from abreast.keras_private.torch import get_device
@@ -23,9 +24,19 @@ from abreast.keras_private.tracking import Tracker
 
 
 def load_model_and(data: bytes, device: str | None = None) -> tuple[Any, list[Any]]:
-    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device), and the values of `beside`."""
+    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device), and the values of `beside`.
+
+    Raises `ModelError` for an object that its class does not make again.
+    """
     with keras.device(device or get_device()):
-        return _Reader(io.BytesIO(data)).read()
+        try:
+            return _Reader(io.BytesIO(data)).read()
+        except Exception as error:  # any error of the user's own `__new__` or `__setstate__`
+            raise ModelError(
+                f"cannot make again, in a worker process, an object that the model or its code holds: {type(error).__name__}: "
+                f"{error}",
+                "give the object's class a `__reduce__`, or keep the object out of the model and its modules",
+            ) from error
 
 
 def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
