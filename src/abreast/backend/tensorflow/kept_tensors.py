@@ -67,7 +67,7 @@ def _put(space: dict[str, Any], before: dict[str, Any], now: dict[str, _Value], 
         elif name in before:
             space[name] = before[name]
         else:
-            del space[name]
+            space.pop(name, None)  # `KeptApart` may have deleted it
 
 
 def _holds_tensors(kept: _Value | None) -> bool:
