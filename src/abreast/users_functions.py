@@ -6,6 +6,7 @@ A dry run restores what they change. Not here: the walk over a model's objects (
 from __future__ import annotations
 
 import copy
+import copyreg
 import dis
 import functools
 import itertools
@@ -19,7 +20,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 _BELOW = frozenset(("keras", "tensorflow", "jax", "jaxlib", "torch"))
 # Iterators whose shallow copy is at a position of its own, and those that hold other iterators.
 _PLAIN: tuple[Any, ...] = (itertools.count, itertools.repeat, type(iter([])), type(iter(())), type(iter(range(1))))
-_HOLDING: tuple[Any, ...] = (
+HOLDING: tuple[Any, ...] = (
     *(itertools.cycle, itertools.chain, itertools.islice, itertools.accumulate, enumerate, map, zip),
 )
 
@@ -93,6 +94,47 @@ def is_mock(value: Any) -> bool:
     """Whether a value is a mock, or a call that one recorded: it answers to any name, and may claim any class."""
     modules = filter(None, map(sys.modules.get, ("unittest.mock", "mock")))
     return any(issubclass(type(value), (each.NonCallableMock, type(each.call))) for each in modules)
+
+
+def slots_of(value: Any) -> dict[str, Any]:
+    """The values in the `__slots__` of an object of the user's class."""
+    kind = type(value)
+    if not is_above_keras(kind):
+        return {}
+    names: list[str] = [name for each in kind.__mro__ for name in copyreg._slotnames(each)]  # type: ignore[attr-defined]
+    return {name: getattr(value, name) for name in dict.fromkeys(names) if hasattr(value, name)}
+
+
+def modules_read(function: Any) -> list[types.ModuleType]:
+    """The user's modules to which the names in a function lead: globals, modules that it imports, and modules in these."""
+    space = function.__globals__
+    names = names_read(function.__code__)
+    package = sys.modules.get(space.get("__package__") or "")  # of `from . import name`
+    found = {
+        id(each): each
+        for each in (package, *map(space.get, names), *map(sys.modules.get, names))
+        if is_users_module(each)
+    }
+    todo = list(found.values())
+    while todo:
+        inner = vars(todo.pop())
+        new = {id(each): each for each in map(inner.get, names) if is_users_module(each) and id(each) not in found}
+        found |= new
+        todo += new.values()
+    return list(found.values())
+
+
+@functools.cache
+def attributes_set(kind: Any) -> frozenset[str]:
+    """The names of attributes that code of a class's installed bases sets, and those that the class has itself."""
+    functions = [each for base in kind.__mro__ if not is_users_class(base) for each in functions_of(base)]
+    codes = [each.__code__ for each in functions if isinstance(each, types.FunctionType)]
+    return frozenset(dir(kind)).union(*map(_set_in, codes))
+
+
+def _set_in(code: types.CodeType) -> set[str]:
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
+    return own.union(*map(_set_in, inner_codes(code)))
 
 
 def class_values(kind: type) -> dict[str, Any]:
@@ -203,7 +245,7 @@ def inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def twin(value: Any) -> Any:
     """An iterator at the same position, with which a run leaves the iterator itself where it is; None for any other value."""
-    if not isinstance(value, (*_PLAIN, *_HOLDING)):
+    if not isinstance(value, (*_PLAIN, *HOLDING)):
         return None
     try:
         with warnings.catch_warnings():

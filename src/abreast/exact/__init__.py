@@ -24,9 +24,9 @@ from abreast.exact.kept_apart import KeptApart, leaving_values
 from abreast.exact.layers import announce_drawn, announce_random, announcing_draws, diverging_variables, exchange
 from abreast.exact.losses import is_of_keras, loss_contribution
 from abreast.exact.members import (
-    LEFT_BY_CALLS,
     has_metrics_of_calls,
     leaf_metrics,
+    left_by_calls,
     name_of,
     of_calls,
     optimizers,
@@ -62,7 +62,6 @@ from abreast.exact.users_code import names_in
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
-    "LEFT_BY_CALLS",
     "BuildChanges",
     "KeptApart",
     "Probe",
@@ -104,6 +103,7 @@ __all__ = [
     "is_users",
     "leaf_metrics",
     "leaving_values",
+    "left_by_calls",
     "loss_contribution",
     "map_logs",
     "metrics",

@@ -6,13 +6,20 @@ import collections
 from typing import Any
 
 CONTAINERS = (list, dict, set, collections.deque)
+_BASES: tuple[Any, ...] = (collections.OrderedDict, *CONTAINERS)
 
 
 def unwrapped(value: Any) -> Any:
     """The plain container inside a tracking container of TensorFlow; any other value as it is."""
     if type(value).__module__.startswith("tensorflow."):
-        return getattr(value, "__wrapped__", None) or getattr(value, "_storage", value)
+        inner = getattr(value, "__wrapped__", None)
+        return getattr(value, "_storage", value) if inner is None else inner
     return value
+
+
+def _base(container: Any) -> Any:
+    """Python's own class of a container: a class of the user may have methods such as `__iter__` of its own."""
+    return next(kind for kind in _BASES if isinstance(container, kind))
 
 
 def contents_of(value: Any) -> Any:
@@ -20,7 +27,8 @@ def contents_of(value: Any) -> Any:
     value = unwrapped(value)
     if not isinstance(value, CONTAINERS):
         return None
-    return dict(value) if isinstance(value, dict) else list(value)
+    base = _base(value)
+    return dict(base.items(value)) if isinstance(value, dict) else list(base.__iter__(value))
 
 
 def values_of(container: Any) -> list[Any]:
@@ -30,23 +38,31 @@ def values_of(container: Any) -> list[Any]:
 
 def refill(container: Any, items: Any) -> None:
     """Fill a container without calling the hooks of Keras's tracked containers."""
-    container = unwrapped(container)
+    wrapper, container = container, unwrapped(container)
     if _same(contents_of(container), items):
         return
-    if isinstance(container, dict):
-        dict.clear(container)
-        dict.update(container, items)
-    elif isinstance(container, list):
-        list.__setitem__(container, slice(None), items)
-    elif isinstance(container, set):
-        set.clear(container)
-        set.update(container, items)
+    base = _base(container)
+    if isinstance(container, list):
+        base.__setitem__(container, slice(None), items)
     else:
-        container.clear()
-        container.extend(items)
+        base.clear(container)
+    if isinstance(container, dict):
+        for key, value in items.items():
+            base.__setitem__(container, key, value)
+    elif isinstance(container, set):
+        base.update(container, items)
+    elif isinstance(container, collections.deque):
+        base.extend(container, items)
+    if wrapper is not container:  # else TensorFlow cannot save it: it was "modified outside the wrapper"
+        for name in _SNAPSHOTS & vars(wrapper).keys():
+            setattr(wrapper, name, type(items)(items))
+
+
+# What TensorFlow's tracking containers remember of their items.
+_SNAPSHOTS = {"_last_wrapped_list_snapshot", "_self_last_wrapped_dict_snapshot"}
 
 
 def _same(now: Any, before: Any) -> bool:
     if isinstance(before, dict):
-        return now.keys() == before.keys() and all(now[key] is before[key] for key in before)
+        return list(now) == list(before) and all(now[key] is before[key] for key in before)
     return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))

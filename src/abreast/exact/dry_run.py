@@ -34,10 +34,11 @@ from abreast.users_functions import (
     is_mock,
     is_users_class,
     is_users_function,
-    is_users_module,
+    modules_read,
     names_read,
     names_set,
     outer_values,
+    slots_of,
     twin,
     users_functions,
 )
@@ -104,6 +105,7 @@ class Snapshot:
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._owners: list[Any] = []
+        self._slots: list[tuple[Any, dict[str, Any]]] = []
         self._classes: list[tuple[type, dict[str, Any]]] = []
         self._items: list[tuple[Any, Any]] = []
         self._arrays: list[InPlace] = []
@@ -123,12 +125,12 @@ class Snapshot:
 
     def _note(self, value: Any) -> list[Any]:
         """Remember one object; return the values that it holds."""
-        value = unwrapped(value)
         if is_mock(value):
             return self._note_attributes(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
             return values_of(copy)
+        value = unwrapped(value)
         if isinstance(value, tuple):
             return list(value)
         if isinstance(value, keras.Variable):  # its value is not Python's
@@ -144,6 +146,8 @@ class Snapshot:
             self._arrays.append(InPlace(value))
         elif is_own(value):
             return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
+        elif slots := slots_of(value):
+            return [*self._note_slots(value, slots), *users_functions(type(value)), *type(value).__mro__]
         elif is_users_class(value):
             self._classes.append((value, class_values(value)))
             return list(class_values(value).values())
@@ -163,7 +167,7 @@ class Snapshot:
         reached = [*named.items(), *outer_values(function).items()]
         self._named += [(name, value) for name, value in reached if is_changeable(value)]
         self._cells.extend(cells)
-        modules = [vars(each) for each in named.values() if is_users_module(each)]
+        modules = [vars(each) for each in modules_read(function)]
         of_modules = [(each, {name: each[name] for name in names_read(code) if name in each}) for each in modules]
         self._globals.extend(of_modules)
         held = [value for _, each in of_modules for value in each.values()]
@@ -174,7 +178,12 @@ class Snapshot:
     def _note_attributes(self, value: Any) -> list[Any]:
         self._attributes.append((vars(value), dict(vars(value))))
         self._owners.append(value)
-        return list(vars(value).values())
+        return [*vars(value).values(), *self._note_slots(value, slots_of(value))]
+
+    def _note_slots(self, value: Any, slots: dict[str, Any]) -> list[Any]:
+        if slots:
+            self._slots.append((value, slots))
+        return list(slots.values())
 
     def rewind(self, generators: bool = True) -> None:
         """Put everything back for another run, or everything except random generators."""
@@ -259,6 +268,13 @@ class Snapshot:
             for name, value in before.items():
                 if attributes.get(name, self) is not value and name not in left:
                     attributes[name] = value
+        for owner, before in self._slots:
+            present = slots_of(owner)
+            for name in present.keys() - before.keys():
+                object.__delattr__(owner, name)
+            for name, value in before.items():
+                if present.get(name, _MISSING) is not value:
+                    object.__setattr__(owner, name, value)
         for container, before in self._items:
             refill(container, before)
         for each in self._arrays:

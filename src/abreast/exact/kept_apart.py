@@ -7,6 +7,7 @@ backend). Imports no framework.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +18,21 @@ import numpy as np
 
 from abreast.exact.containers import contents_of
 from abreast.exact.python_changes import OF_A_BUILD, announce
-from abreast.exact.python_values import ABSENT, PLAIN, Held, Place, PythonValues, differing
+from abreast.exact.python_values import ABSENT, PLAIN, Glance, Held, Place, PythonValues, differing
+from abreast.replacing import put_on
+from abreast.users_functions import package_of
 
 _OF_SHARED = (
     "the step sets it in Python, and makes variables or objects that the replicas share, with this value: only the first replica "
     "found the former one. Make them before the step, such as in `build`"
+)
+_TOO_LARGE = (
+    "the step changes it in Python, and it is too large to be kept apart for each replica: every replica changes it. A variable "
+    "(add_weight) would be that of one device"
+)
+_OF_TENSORS = (
+    "the step keeps a tensor there, and each replica keeps that of its own rows: the next step finds that of the last one. "
+    "A variable (add_weight) would be that of one device"
 )
 _NO_OBJECTS = (*PLAIN, complex, bytes, tuple, np.generic, np.ndarray, types.FunctionType)
 
@@ -41,10 +52,11 @@ class KeptApart:
         if former is not None and _objects_in(self._first) != former._objects:
             self._values = PythonValues(model)
             self._first = self._values.held()
-        self._objects: dict[Place, int] = _objects_in(self._first)
-        self._now = self._first
+        self._objects: dict[Place, list[int]] = _objects_in(self._first)
+        self._now = self._begun = self._first
         self._of: dict[int, dict[Place, Held]] = {}
         self._found: dict[str, None] = {}
+        self._too_large: dict[str, None] = {}
         self._index: int | None = None
         self.makes = False
 
@@ -52,14 +64,15 @@ class KeptApart:
         if self._index is not None:
             self._now = self._of[self._index] = self._values.held()
             self.makes = self.makes or self._keeps_new_objects()
+            self._too_large |= dict.fromkeys(map(self._values.name, _changed_large(self._begun, self._now)))
         if index is not None:
-            present = self._values.held()
+            present = self._begun = self._values.held()
             if index == 0:
                 self._share_what_an_exchange_changed(present)
             if not self.makes:
                 self._values.put_back(self._of.get(index, self._first), present)
             elif index not in self._of:
-                self._found |= dict.fromkeys(map(self._values.name, _switched(self._first, self._now)))
+                self._found |= dict.fromkeys(map(self._values.name, _shared(self._first, self._now)))
         self._index = index
 
     def _share_what_an_exchange_changed(self, present: dict[Place, Held]) -> None:
@@ -68,14 +81,25 @@ class KeptApart:
             for own in (self._first, *self._of.values()):
                 own[place] = present.get(place, ABSENT)
 
-    def end(self) -> None:
-        """Forget the step's values. Warn, once per model, of shared ones with which the replicas did not begin alike."""
-        self._first, self._now, self._of = {}, {}, {}
+    def end(self, keeps_tensors: bool) -> None:
+        """Forget the step's values. Warn, once per model, of shared ones with which the replicas did not begin alike.
+
+        `keeps_tensors`: warn, too, of tensors that a next step may read.
+        """
+        if keeps_tensors:
+            changed = [each for each in differing(self._first, self._now) if _has_tensors(self._now.get(each, ABSENT))]
+            announce(self._model, map(self._values.name, changed), _OF_TENSORS)
+        self._first, self._now, self._begun, self._of = {}, {}, {}, {}
         announce(self._model, self._found, _OF_SHARED)
+        announce(self._model, self._too_large, _TOO_LARGE)
 
     def _keeps_new_objects(self) -> bool:
+        """Whether an object of Keras's or TensorFlow's is new, such as a layer that is not built or a table."""
         return any(
-            _is_object(each.value) and self._first.get(place, ABSENT).value is None for place, each in self._now.items()
+            _is_object(each.value)
+            and self._first.get(place, ABSENT).value is None
+            and package_of(type(each.value)) in ("keras", "tensorflow")
+            for place, each in self._now.items()
         )
 
 
@@ -83,16 +107,49 @@ class KeptApart:
 def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     """Inside, the user's step runs once more than with plain Keras: its Python values are put back, unless it `has_made` weights.
 
-    Then a flag may say that they are made, so flags stay, and a warning names them.
+    Then a flag may say that they are made, so flags stay, and a warning names them. Under `run_eagerly`, numbers, texts, and
+    containers of these are as before the last `call`: plain Keras makes the ones before it, which build the model.
     """
     values = PythonValues(model)
-    before = values.held()
-    yield
+    before = begun = values.held()
+    call = model.call
+
+    @functools.wraps(call)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        nonlocal begun
+        begun = values.held()
+        return call(*args, **kwargs)
+
+    undo = put_on(model, call=noting) if model.run_eagerly else None
+    try:
+        yield
+    finally:
+        if undo is not None:
+            undo()
     now = values.held()
     if not has_made():
         values.put_back_unless_built(before, now)
     else:
-        announce(model, map(values.name, _switched(before, now, (bool,))), OF_A_BUILD)
+        flags = _switched(before, now, (bool,))
+        announce(model, map(values.name, flags), OF_A_BUILD)
+        if not model.run_eagerly:  # the number of traces is not plain Keras's anyway
+            return
+        plain = {*_switched(begun, now), *filter(lambda place: _has_plain_items(begun, now, place), now)} - {*flags}
+        values.put_back(*({place: each for place, each in of.items() if place in plain} for of in (begun, now)))
+
+
+def _has_plain_items(before: dict[Place, Held], now: dict[Place, Held], place: Place) -> bool:
+    """Whether a container is the same one as before, and holds plain values alone."""
+    held = (before.get(place, ABSENT), now[place])
+    return held[0].value is held[1].value and all(_is_plain(each) for each in held)
+
+
+def _is_plain(held: Held, is_item: bool = False) -> bool:
+    contents = held.contents
+    if isinstance(contents, dict | list):
+        parts = contents.values() if isinstance(contents, dict) else contents
+        return all(_is_plain(each, True) for each in parts)
+    return isinstance(contents, np.ndarray) or (is_item and isinstance(held.value, _NO_OBJECTS))
 
 
 def _switched(before: dict[Place, Held], now: dict[Place, Held], kinds: tuple[type, ...] = PLAIN) -> list[Place]:
@@ -105,11 +162,43 @@ def _switched(before: dict[Place, Held], now: dict[Place, Held], kinds: tuple[ty
     return [place for place in both if now[place].value != before[place].value]
 
 
-def _objects_in(held: dict[Place, Held]) -> dict[Place, int]:
-    """The identities of the values that may lead to other values."""
-    return {
-        place: id(each.value) for place, each in held.items() if _is_object(each.value) or each.contents is not None
-    }
+def _shared(before: dict[Place, Held], now: dict[Place, Held]) -> list[Place]:
+    """The places with another plain value, or other contents of a container, which the next replica finds."""
+    contents = [each for each in differing(before, now) if each in before and before[each].contents is not None]
+    return [*_switched(before, now), *contents]
+
+
+def _changed_large(before: dict[Place, Held], now: dict[Place, Held]) -> list[Place]:
+    """The places with a container or an array that a turn changed and that is too large to be put back."""
+    large = {place: each for place, each in now.items() if _is_large(each) and place in before}
+    changed = differing({place: before[place] for place in large}, large)
+    return [place for place in changed if before[place].value is now[place].value]
+
+
+def _has_tensors(held: Held) -> bool:
+    contents = held.contents
+    parts = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
+    return (contents is None and bool(keras.ops.is_tensor(held.value))) or any(map(_has_tensors, parts))
+
+
+def _is_large(held: Held) -> bool:
+    contents = held.contents
+    parts = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
+    return isinstance(contents, Glance) or any(map(_is_large, parts))
+
+
+def _objects_in(held: dict[Place, Held]) -> dict[Place, list[int]]:
+    """The identities of the values that may lead to other values, by place."""
+    found = {place: list(_identities(each)) for place, each in held.items()}
+    return {place: each for place, each in found.items() if each}
+
+
+def _identities(held: Held) -> Iterator[int]:
+    if _is_object(held.value) or held.contents is not None:
+        yield id(held.value)
+    if isinstance(held.contents, dict | list):
+        for each in held.contents.values() if isinstance(held.contents, dict) else held.contents:
+            yield from _identities(each)
 
 
 def _is_object(value: Any) -> bool:

@@ -31,13 +31,25 @@ STOP_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
 
 
 def left_by_calls(owner: Any) -> tuple[str, ...]:
-    """The attributes of an object that calls of `fit` and its siblings leave: only models have them."""
-    return LEFT_BY_CALLS if isinstance(owner, BaseTrainer) else ()
+    """The attributes of an object that calls of `fit` and its siblings leave: only models have them.
+
+    A model of the user may keep something of its own under the name of a history.
+    """
+    if not isinstance(owner, BaseTrainer):
+        return ()
+    return tuple(name for name in LEFT_BY_CALLS if name not in _HISTORIES or _is_history(vars(owner).get(name)))
+
+
+_HISTORIES = ("history", "_history")
+
+
+def _is_history(value: Any) -> bool:
+    return value is None or isinstance(value, keras.callbacks.History)
 
 
 def of_calls(owner: Any) -> tuple[str, ...]:
     """The attributes of an object that calls leave, or by which callbacks end a call: only models have them."""
-    return (*LEFT_BY_CALLS, *STOP_FLAGS) if isinstance(owner, BaseTrainer) else ()
+    return (*left_by_calls(owner), *STOP_FLAGS) if isinstance(owner, BaseTrainer) else ()
 
 
 def members(model: Any) -> list[Any]:

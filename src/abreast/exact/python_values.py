@@ -12,7 +12,9 @@ import itertools
 import operator
 import threading
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import keras
@@ -21,7 +23,10 @@ import numpy as np
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.dry_run import is_own
 from abreast.exact.members import left_by_calls, name_of_owner
+from abreast.keras_private.modules import KERAS, module_of
 from abreast.users_functions import (
+    HOLDING,
+    attributes_set,
     class_values,
     full_cells,
     functions_of,
@@ -29,19 +34,24 @@ from abreast.users_functions import (
     is_mock,
     is_users_class,
     is_users_module,
+    modules_read,
     names_read,
     outer_values,
+    slots_of,
     texts_in,
 )
 
 _MOST_OBJECTS = 100_000
 _MOST_ITEMS = (5, 20, 1000)  # of a container, that are compared one by one, from the innermost one to the outermost
-_MOST_HELD = (0, 20, 100, 1000)  # of a container that is put back, likewise
-_MOST_BYTES = 1 << 16  # of an array
-_DEPTH = 3  # of containers in containers
+_MOST_HELD = 20_000  # items of a container that is put back, and of the containers in it
+_MOST_BYTES = 1 << 16  # of an array that is compared
+_MOST_HELD_BYTES = 1 << 22  # of an array that is put back
+_DEPTH = 3  # of containers in containers that are compared
+_HELD_DEPTH = 8  # likewise, that are put back
+_GLANCE = 8  # items of a larger container, or 100 times as many of an array, by which a change is seen
 _TRAINABLE = "_trainable"  # what code sets as `trainable`
 OF_BUILD = frozenset(("built", "_built"))  # Keras sets them where it makes variables
-_OF_KERAS = frozenset(("_losses", "_loss_ids"))  # of a layer: the losses of its present call
+_OF_LAYERS = frozenset(("_losses", "_loss_ids"))  # the losses of a layer's present call
 _PLAIN: tuple[Any, ...] = (bool, int, float, complex, str, bytes, itertools.count)
 
 Names = frozenset[str]
@@ -59,13 +69,26 @@ class _Space(NamedTuple):
     write: Callable[[str, Any], Any] | None  # None for default arguments
     delete: Callable[[str], Any] | None = None
     is_of_optimizer: bool = False
+    known: Names | None = None  # if other names than these count, too: those that are not the user's
+    unheld: Names = frozenset()
+
+    def present(self, values: Mapping[str, Any]) -> set[str]:
+        """The names among `values` that count."""
+        return values.keys() & self.names if self.known is None else values.keys() - (self.known - self.names)
 
 
 class Held(NamedTuple):
-    """The value at a place; of a container, also what its items were, and of an array a copy."""
+    """The value at a place; of a container, also what its items were, and of an array a copy. Of a large one, a `Glance`."""
 
     value: Any
     contents: Any
+
+
+class Glance(NamedTuple):
+    """By this, a change of a container or an array shows that is too large to be put back."""
+
+    size: int
+    some: Any
 
 
 ABSENT = Held(None, None)  # for a place without a value
@@ -83,16 +106,17 @@ class PythonValues:
         return {
             (number, name): _mark(value)
             for number, space in enumerate(self._spaces)
-            for name, value in list(space.read().items())
-            if name in space.names
+            for values in (space.read(),)
+            for name, value in list(values.items())
+            if name in space.present(values)
         }
 
     def held(self) -> dict[Place, Held]:
-        """Each present value, and the contents of containers; whether something is built is no value of the user's."""
+        """Each present value, and the contents of containers; whether Keras has built something is no value of the user's."""
         return {
-            (number, name): _copied(space[name])
-            for number, (space, names) in enumerate((each.read(), each.names) for each in self._spaces)
-            for name in space.keys() & names - OF_BUILD
+            (number, name): _copied(values[name], [_MOST_HELD])
+            for number, (values, space) in enumerate((each.read(), each) for each in self._spaces)
+            for name in space.present(values) - space.unheld
         }
 
     def put_back_unless_built(self, held: Mapping[Place, Held], now: Mapping[Place, Held]) -> None:
@@ -136,30 +160,77 @@ def _spaces(model: Any) -> Iterator[_Space]:
     """The places of Python values that the user's code, as far as a model reaches it, may change."""
     reached = [each for each in _reached(model) if _may_change(each)]
     functions = [each for each in reached if isinstance(each, types.FunctionType)]
-    named = frozenset[str]().union(*(_names(each) for each in functions)) - _OF_KERAS
+    named = frozenset[str]().union(*(_names(each) for each in functions))
     named |= {_TRAINABLE} if "trainable" in named else set()
+    seen: set[int] = set()  # objects may share their attributes
     for value in reached if named else ():
         if isinstance(value, type):
             write, delete = functools.partial(setattr, value), functools.partial(delattr, value)
             yield _Space(value.__name__, functools.partial(class_values, value), named, write, delete)
-        elif isinstance(value, types.FunctionType):
-            yield _Space(value.__name__, functools.partial(vars, value), named, *_writers(vars(value)))
-        elif is_above_keras(type(value)) or not named.isdisjoint(vars(value)):
-            # The value of a variable is a tensor, which the backend exchanges.
-            names = named & {_TRAINABLE} if isinstance(value, keras.Variable) else named - {*left_by_calls(value)}
-            is_of_optimizer = isinstance(value, keras.optimizers.Optimizer)
-            read, writers = functools.partial(vars, value), _writers(vars(value))
-            yield _Space(name_of_owner(value), read, names, *writers, is_of_optimizer)
+        elif isinstance(value, types.FunctionType | types.ModuleType):
+            owner = value.__name__ if isinstance(value, types.FunctionType) else ""
+            yield _Space(owner, functools.partial(vars, value), named, *_writers(vars(value)))
+        else:
+            if hasattr(value, "__dict__") and id(vars(value)) not in seen:
+                seen.add(id(vars(value)))
+                yield from _of_object(value, named)
+            if slots_of(value):
+                write, delete = (
+                    functools.partial(object.__setattr__, value),
+                    functools.partial(object.__delattr__, value),
+                )
+                none = frozenset[str]()
+                yield _Space(name_of_owner(value), functools.partial(slots_of, value), none, write, delete, known=none)
     yield from _global_spaces(functions)
 
 
+def _of_object(value: Any, named: Names) -> Iterator[_Space]:
+    """The attributes that code may change: those that it names and, of the user's objects, all that Keras does not set."""
+    kind: Any = type(value)
+    space = vars(value)
+    is_kerass, is_layer = module_of(kind).startswith(KERAS), isinstance(value, keras.Layer)
+    known: Names | None = None
+    if isinstance(value, keras.Variable):
+        named = named - attributes_set(kind) | (
+            named & {_TRAINABLE}
+        )  # its value is a tensor, which the backend exchanges
+    elif is_above_keras(kind) or kind.__module__ in _SIMPLE:
+        known = attributes_set(kind) if issubclass(kind, _KINDS) else frozenset()
+    if known is None and not is_layer and named.isdisjoint(space):
+        return
+    left = frozenset(left_by_calls(value))
+    of_layer = _OF_LAYERS if is_layer else frozenset()
+    named = named - left - of_layer
+    yield _Space(
+        name_of_owner(value),
+        functools.partial(vars, value),
+        named,
+        *_writers(space),
+        isinstance(value, keras.optimizers.Optimizer),
+        None if known is None else known | left | of_layer,
+        OF_BUILD if is_kerass or known else frozenset(),
+    )
+
+
+_SIMPLE = ("types", "collections", "argparse")  # modules of Python with classes that only hold what code puts into them
+# Keras sets attributes of such objects.
+_KINDS = (keras.Layer, keras.Operation, keras.optimizers.Optimizer, keras.metrics.Metric, keras.losses.Loss)
+
+
 def _writers(space: dict[str, Any]) -> tuple[Callable[[str, Any], Any], Callable[[str], Any]]:
-    return space.__setitem__, space.__delitem__
+    return space.__setitem__, lambda name: space.pop(name, None)
 
 
 def _set_outer(function: Any, name: str, value: Any) -> None:
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[name].cell_contents = value
+    _cell(function, name).cell_contents = value
+
+
+def _unset_outer(function: Any, name: str) -> None:
+    del _cell(function, name).cell_contents
+
+
+def _cell(function: Any, name: str) -> Any:
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))[name]
 
 
 def _global_spaces(functions: list[Any]) -> Iterator[_Space]:
@@ -167,11 +238,11 @@ def _global_spaces(functions: list[Any]) -> Iterator[_Space]:
     named: dict[int, tuple[dict[str, Any], set[str]]] = {}
     for function in functions:
         names, space = _names(function), function.__globals__
-        modules = (vars(each) for each in map(space.get, names) if is_users_module(each))
-        for each in (space, *modules):
+        for each in (space, *map(vars, modules_read(function))):
             named.setdefault(id(each), (each, set()))[1].update(names)
-        code, write = function.__code__, functools.partial(_set_outer, function)
-        yield _Space("", functools.partial(outer_values, function), frozenset(code.co_freevars), write)
+        code = function.__code__
+        writers = functools.partial(_set_outer, function), functools.partial(_unset_outer, function)
+        yield _Space("", functools.partial(outer_values, function), frozenset(code.co_freevars), *writers)
         yield _Space("", functools.partial(_defaults, function), frozenset(code.co_varnames), None)
     for space, of_all in named.values():
         yield _Space("", functools.partial(_same, space), frozenset(of_all), *_writers(space))
@@ -206,7 +277,9 @@ def _reached(model: Any) -> list[Any]:
 def _may_change(value: Any) -> bool:
     if isinstance(value, type):
         return is_users_class(value)
-    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value)
+    if isinstance(value, types.ModuleType):
+        return is_users_module(value)
+    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value) or bool(slots_of(value))
 
 
 def _is_code(value: Any) -> bool:
@@ -216,7 +289,7 @@ def _is_code(value: Any) -> bool:
 def _held(value: Any) -> list[Any]:
     """The values that an object or a function holds, or reads by name."""
     if (contents := contents_of(value)) is not None:
-        return values_of(contents)
+        return [*values_of(contents), *(_of_own(value) if is_own(value) else ())]
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, keras.Variable):
@@ -229,31 +302,50 @@ def _held(value: Any) -> list[Any]:
         return list(class_values(value).values()) if is_users_class(value) else []
     if isinstance(value, types.FunctionType):
         return _used(value) if _is_code(value) else []
-    if is_own(value):
-        left = left_by_calls(value)
-        own = [each for name, each in vars(value).items() if name not in left]
-        return [*own, *filter(_is_code, functions_of(type(value))), *type(value).__mro__]
+    if is_own(value) or slots_of(value):
+        return _of_own(value)
     inner = getattr(value, "__dict__", {}).get("__wrapped__")  # of a `tf.function`
     return [] if inner is None else [inner]
+
+
+def _of_own(value: Any) -> list[Any]:
+    left = left_by_calls(value)
+    own = [each for name, each in getattr(value, "__dict__", {}).items() if name not in left]
+    return [*own, *slots_of(value).values(), *filter(_is_code, functions_of(type(value))), *type(value).__mro__]
 
 
 def _used(function: Any) -> list[Any]:
     space = function.__globals__
     named = [space[name] for name in _names(function) if name in space]
-    modules = [vars(each) for each in named if is_users_module(each)]
+    modules = [vars(each) for each in modules_read(function)]
     held = [each[name] for each in modules for name in _names(function) if name in each]
     return [*named, *held, *(cell.cell_contents for cell in full_cells(function)), *_defaults(function).values()]
 
 
-def _copied(value: Any, depth: int = _DEPTH) -> Held:
+def _copied(value: Any, budget: list[int], depth: int = _HELD_DEPTH) -> Held:
+    """`budget`: one number, of the items that may still be held."""
     plain = unwrapped(value)
     if isinstance(plain, np.ndarray):
-        return Held(value, plain.copy() if plain.nbytes <= _MOST_BYTES and plain.flags.writeable else None)
-    if not isinstance(plain, CONTAINERS) or len(plain) > _MOST_HELD[depth]:
+        return Held(value, _copied_array(plain) if plain.flags.writeable else None)
+    contents = contents_of(plain) if isinstance(plain, CONTAINERS) else None
+    if contents is None:
         return Held(value, None)
-    if isinstance(plain, dict):
-        return Held(value, {key: _copied(each, depth - 1) for key, each in plain.items()})
-    return Held(value, [_copied(each, depth - 1) for each in plain])
+    budget[0] -= len(contents)
+    if budget[0] < 0 or not depth:
+        return Held(value, Glance(len(contents), [id(each) for each in _ends(values_of(contents))]))
+    if isinstance(contents, dict):
+        return Held(value, {key: _copied(each, budget, depth - 1) for key, each in contents.items()})
+    return Held(value, [_copied(each, budget, depth - 1) for each in contents])
+
+
+def _copied_array(array: Any) -> Any:
+    if array.nbytes <= _MOST_HELD_BYTES:
+        return array.copy()
+    return Glance(array.size, array.flat[:: max(1, array.size // (100 * _GLANCE))].tobytes())
+
+
+def _ends(values: list[Any]) -> list[Any]:
+    return values[:_GLANCE] + values[-_GLANCE:]
 
 
 def differing(held: Mapping[Place, Held], others: Mapping[Place, Held]) -> list[Place]:
@@ -268,6 +360,8 @@ def _are_same(one: Held, other: Held) -> bool:
     mine, theirs = one.contents, other.contents
     if mine is None or theirs is None:
         return mine is theirs
+    if isinstance(mine, Glance) or isinstance(theirs, Glance):
+        return bool(mine == theirs)
     if isinstance(mine, np.ndarray):
         return bool(mine.tobytes() == theirs.tobytes())
     if isinstance(mine, dict):
@@ -278,8 +372,9 @@ def _are_same(one: Held, other: Held) -> bool:
 def _refill(held: Held) -> None:
     """Give a container or an array its contents again, and likewise its items."""
     if isinstance(held.contents, np.ndarray):
-        np.copyto(held.value, held.contents)
-    elif held.contents is not None:
+        if held.value.flags.writeable:
+            np.copyto(held.value, held.contents)
+    elif held.contents is not None and not isinstance(held.contents, Glance):
         is_dict = isinstance(held.contents, dict)
         items = values_of(held.contents)
         refill(
@@ -303,6 +398,17 @@ def _mark(value: Any, depth: int = _DEPTH) -> Any:
         return _mark_of_items(value if contents is None else contents, depth)
     if type(value).__name__.endswith("_iterator"):
         return operator.length_hint(value, -1)
+    return _mark_of_iterator(value, depth)
+
+
+def _mark_of_iterator(value: Any, depth: int) -> Any:
+    if isinstance(value, types.GeneratorType):
+        frame = value.gi_frame
+        return None if frame is None else (frame.f_lasti, _mark(dict(frame.f_locals), min(1, depth)))
+    if isinstance(value, HOLDING) and depth:
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.14 describes no iterator of itertools
+            return _mark(tuple(value.__reduce__())[1:], depth)
     return None
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import tree
 
 from abreast import exact
+from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.staging import to_device
@@ -86,7 +87,7 @@ def _without_calls_of_losses(model: Any) -> AbstractContextManager[None]:
 
 def _build_eagerly(model: Any, batch: HostBatch) -> None:
     """Make the variables with a call of the model, which may need values of tensors; so may losses and metrics."""
-    x, y, _ = exact.unpack(tree.map_structure(to_device, batch.data))
+    x, y, _ = exact.unpack(map_arrays(to_device, batch.data))
     y_pred = model(x)
     for compiled in (model._compile_metrics, model._compile_loss):
         if compiled is not None and not compiled.built:
@@ -97,7 +98,7 @@ def _build_eagerly(model: Any, batch: HostBatch) -> None:
 
 def _trace(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make the variables that a step makes, as plain Keras does: the model may have no `call`, or one that calls fewer layers."""
-    data, step = tree.map_structure(to_device, batch.data), getattr(model, f"{kind}_step")
+    data, step = map_arrays(to_device, batch.data), getattr(model, f"{kind}_step")
     tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
 
 

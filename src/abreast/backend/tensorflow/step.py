@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 from keras import tree
 
-from abreast import exact, users_line
+from abreast import ever_rarer, exact, users_line
 from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
@@ -69,7 +69,7 @@ class Program:
         self._is_noted = reach.total == 1  # whether the draws of a step that runs eagerly were announced
         self._thread_locals = exact.thread_locals(model)
         self._apart: exact.KeptApart | None = None  # of the last step
-        self._is_watched = False  # whether the Python values of a step that runs eagerly were compared
+        self._num_eager = 0  # steps that ran eagerly
         self._reducer = Reducer(variables.devices, reach.processes, model)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         # By structure, numbers of rows if all batches have the same, and whether a device has few rows (`Relations.few_rows`).
@@ -225,7 +225,7 @@ class Program:
             data = _packed(structure, tensors[index * width : (index + 1) * width])
 
             def noting(make: Callable[..., Any], **options: Any) -> Any:
-                if apart is not None:
+                if apart is not None and not self.variables.is_copying:
                     apart.makes = True
                 return make(**options)
 
@@ -237,7 +237,7 @@ class Program:
                 apart = self._apart = exact.KeptApart(self.model, self._apart if self._is_eager else None)
             results = turns.run(run_replica)
         if apart is not None:
-            apart.end()
+            apart.end(self._is_eager and self.own_step)
         if changes is not None:
             changes.announce()
         if self.kind == "predict":
@@ -247,11 +247,12 @@ class Program:
         return self._logs(results, counts, total_rows, relations)
 
     def _watched(self, counts: Any) -> exact.ReplicaChanges | exact.BuildChanges | None:
-        """Notes about Python values that the step changes, in each trace and in the first step that runs eagerly."""
+        """Notes about Python values that the step changes, in each trace and, ever more rarely, in steps that run eagerly."""
         is_alone = len(self.variables.devices) == 1
-        if self._is_watched or (is_alone and not exact.was_changed_by_build(self.model)):
+        self._num_eager += self._is_eager
+        is_due = not self._is_eager or ever_rarer.is_due(self._num_eager)
+        if not is_due or (is_alone and not exact.was_changed_by_build(self.model)):
             return None
-        self._is_watched = self._is_eager
         if is_alone:
             return exact.BuildChanges(self.model)
         rows = tf.get_static_value(counts)

@@ -29,6 +29,7 @@ from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import add_in_order
 from abreast.keras_private.backend import Variable
 from abreast.keras_private.optimizers import identify_variables
+from abreast.replacing import replaced
 
 # Held while variables of a model are not at rest, for example during a trace: other threads may train and predict meanwhile.
 AT_WORK = threading.RLock()
@@ -136,6 +137,7 @@ class Variables:
         self.metric_sums: list[Any] = []  # variables in which each replica accumulates its own sum
         self.gradient_sums: list[Any] = []  # likewise, between two updates of an optimizer that accumulates gradients
         self.is_spread = False  # whether the copies have the values of the plain variables
+        self.is_copying = False  # whether variables are being made for the other replicas
         self._copies: dict[int, tuple[Any, _Copies]] = {}
         self._of_plain: dict[int, Any] = {}
         self._locks: list[Any] = []
@@ -309,7 +311,8 @@ class Variables:
                 known.append(variable)
             if moves:
                 _move(variable, self.devices[0])
-            self._copies[id(variable)] = variable, self._copies_of(variable, bool(sums))
+            with replaced(self, "is_copying", True):
+                self._copies[id(variable)] = variable, self._copies_of(variable, bool(sums))
             self._of_plain[id(variable._value)] = variable
             setattr(variable._value, OWNER, weakref.ref(self))
         locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}

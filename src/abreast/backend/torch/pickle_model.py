@@ -269,7 +269,7 @@ def _state(value: Any) -> dict[str, Any]:
     kept = {name: part for name, part in state.items() if not str(name).startswith("_abreast")}
     if isinstance(value, BaseTrainer):
         kept = {name: part for name, part in kept.items() if not _runs_steps(part)}
-        kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
+        kept |= {name: None for name in exact.left_by_calls(value) if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):
