@@ -99,10 +99,10 @@ def is_mock(value: Any) -> bool:
 def slots_of(value: Any) -> dict[str, Any]:
     """The values in the `__slots__` of an object of the user's class."""
     kind = type(value)
-    if not is_above_keras(kind):
+    names: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]
+    if not names or not is_above_keras(kind):
         return {}
-    names: list[str] = [name for each in kind.__mro__ for name in copyreg._slotnames(each)]  # type: ignore[attr-defined]
-    return {name: getattr(value, name) for name in dict.fromkeys(names) if hasattr(value, name)}
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
 def modules_read(function: Any) -> list[types.ModuleType]:

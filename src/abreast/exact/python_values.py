@@ -69,12 +69,12 @@ class _Space(NamedTuple):
     write: Callable[[str, Any], Any] | None  # None for default arguments
     delete: Callable[[str], Any] | None = None
     is_of_optimizer: bool = False
-    known: Names | None = None  # if other names than these count, too: those that are not the user's
+    others: Names | None = None  # the names that do not count, if all other ones do
     unheld: Names = frozenset()
 
     def present(self, values: Mapping[str, Any]) -> set[str]:
         """The names among `values` that count."""
-        return values.keys() & self.names if self.known is None else values.keys() - (self.known - self.names)
+        return values.keys() & self.names if self.others is None else values.keys() - self.others
 
 
 class Held(NamedTuple):
@@ -100,6 +100,8 @@ class PythonValues:
 
     def __init__(self, model: Any) -> None:
         self._spaces = list(_spaces(model))
+        # Of objects that hold no container: their values at the last reading, and what `held` returned. There may be thousands.
+        self._last: dict[int, tuple[dict[str, Any], dict[Place, Held]]] = {}
 
     def marks(self) -> Marks:
         """A mark of each present value."""
@@ -113,11 +115,19 @@ class PythonValues:
 
     def held(self) -> dict[Place, Held]:
         """Each present value, and the contents of containers; whether Keras has built something is no value of the user's."""
-        return {
-            (number, name): _copied(values[name], [_MOST_HELD])
-            for number, (values, space) in enumerate((each.read(), each) for each in self._spaces)
-            for name in space.present(values) - space.unheld
-        }
+        found: dict[Place, Held] = {}
+        for number, space in enumerate(self._spaces):
+            values, last = space.read(), self._last.get(number)
+            if last is not None and _are_identical(values, last[0]):
+                found.update(last[1])
+                continue
+            names = space.present(values) - space.unheld
+            new = {(number, name): _copied(values[name], [_MOST_HELD]) for name in names}
+            found.update(new)
+            self._last.pop(number, None)
+            if space.others is not None and all(each.contents is None for each in new.values()):
+                self._last[number] = dict(values), new
+        return found
 
     def put_back_unless_built(self, held: Mapping[Place, Held], now: Mapping[Place, Held]) -> None:
         """`put_back`, except that an optimizer keeps the containers and objects that it has been built with."""
@@ -144,6 +154,10 @@ class PythonValues:
         owner = self._spaces[place[0]].owner
         name = place[1].removeprefix("_") if place[1] == _TRAINABLE else place[1]
         return f"{owner}.{name}" if owner else name
+
+
+def _are_identical(values: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return len(values) == len(others) and all(values.get(name, _ABSENT) is value for name, value in others.items())
 
 
 def thread_locals(model: Any) -> list[Any]:
@@ -180,7 +194,7 @@ def _spaces(model: Any) -> Iterator[_Space]:
                     functools.partial(object.__delattr__, value),
                 )
                 none = frozenset[str]()
-                yield _Space(name_of_owner(value), functools.partial(slots_of, value), none, write, delete, known=none)
+                yield _Space(name_of_owner(value), functools.partial(slots_of, value), none, write, delete, others=none)
     yield from _global_spaces(functions)
 
 
@@ -207,7 +221,7 @@ def _of_object(value: Any, named: Names) -> Iterator[_Space]:
         named,
         *_writers(space),
         isinstance(value, keras.optimizers.Optimizer),
-        None if known is None else known | left | of_layer,
+        None if known is None else (known - named) | left | of_layer,
         OF_BUILD if is_kerass or known else frozenset(),
     )
 
@@ -265,12 +279,13 @@ def _defaults(function: Any) -> dict[str, Any]:
 def _reached(model: Any) -> list[Any]:
     """The values that a model holds, and the functions, the classes and the globals of the user that these use."""
     seen: dict[int, Any] = {}
+    kinds: set[type] = set()  # of the objects; there may be thousands of one class
     todo = [model]
     while todo and len(seen) < _MOST_OBJECTS:
         value = unwrapped(todo.pop())
         if type(value) not in _PLAIN and id(value) not in seen and not is_mock(value):
             seen[id(value)] = value
-            todo.extend(_held(value))
+            todo.extend(_held(value, kinds))
     return [*seen.values()]
 
 
@@ -286,10 +301,10 @@ def _is_code(value: Any) -> bool:
     return isinstance(value, types.FunctionType) and is_above_keras(value)
 
 
-def _held(value: Any) -> list[Any]:
-    """The values that an object or a function holds, or reads by name."""
+def _held(value: Any, kinds: set[type]) -> list[Any]:
+    """The values that an object or a function holds, or reads by name; of its class, if that is none of `kinds`."""
     if (contents := contents_of(value)) is not None:
-        return [*values_of(contents), *(_of_own(value) if is_own(value) else ())]
+        return [*values_of(contents), *(_of_own(value, kinds) if is_own(value) else ())]
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, keras.Variable):
@@ -303,15 +318,17 @@ def _held(value: Any) -> list[Any]:
     if isinstance(value, types.FunctionType):
         return _used(value) if _is_code(value) else []
     if is_own(value) or slots_of(value):
-        return _of_own(value)
+        return _of_own(value, kinds)
     inner = getattr(value, "__dict__", {}).get("__wrapped__")  # of a `tf.function`
     return [] if inner is None else [inner]
 
 
-def _of_own(value: Any) -> list[Any]:
-    left = left_by_calls(value)
-    own = [each for name, each in getattr(value, "__dict__", {}).items() if name not in left]
-    return [*own, *slots_of(value).values(), *filter(_is_code, functions_of(type(value))), *type(value).__mro__]
+def _of_own(value: Any, kinds: set[type]) -> list[Any]:
+    left, kind = left_by_calls(value), type(value)
+    held = [each for name, each in getattr(value, "__dict__", {}).items() if name not in left]
+    of_kind = () if kind in kinds else (*filter(_is_code, functions_of(kind)), *kind.__mro__)
+    kinds.add(kind)
+    return [*held, *slots_of(value).values(), *of_kind]
 
 
 def _used(function: Any) -> list[Any]:
@@ -355,6 +372,8 @@ def differing(held: Mapping[Place, Held], others: Mapping[Place, Held]) -> list[
 
 
 def _are_same(one: Held, other: Held) -> bool:
+    if one is other:
+        return True
     if one.value is not other.value or (one is ABSENT) != (other is ABSENT):
         return False
     mine, theirs = one.contents, other.contents
