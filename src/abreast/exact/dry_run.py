@@ -34,6 +34,7 @@ from abreast.users_functions import (
     is_mock,
     is_users_class,
     is_users_function,
+    is_users_module,
     modules_read,
     names_read,
     names_set,
@@ -129,7 +130,7 @@ class Snapshot:
             return self._note_attributes(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
-            return values_of(copy)
+            return [*values_of(copy), *(self._note_attributes(value) if is_users_class(type(value)) else ())]
         value = unwrapped(value)
         if isinstance(value, tuple):
             return list(value)
@@ -148,6 +149,12 @@ class Snapshot:
             return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
         elif slots := slots_of(value):
             return [*self._note_slots(value, slots), *users_functions(type(value)), *type(value).__mro__]
+        elif is_users_module(value):
+            plain = {
+                name: each for name, each in vars(value).items() if isinstance(each, (int, float, str, *CONTAINERS))
+            }
+            self._globals.append((vars(value), plain))
+            return [each for each in plain.values() if isinstance(each, CONTAINERS)]
         elif is_users_class(value):
             self._classes.append((value, class_values(value)))
             return list(class_values(value).values())
