@@ -96,13 +96,15 @@ def is_mock(value: Any) -> bool:
     return any(issubclass(type(value), (each.NonCallableMock, type(each.call))) for each in modules)
 
 
+def slot_names(value: Any) -> list[str]:
+    """The names in the `__slots__` of an object of the user's class."""
+    names: list[str] = copyreg._slotnames(type(value))  # type: ignore[attr-defined]
+    return names if names and is_above_keras(type(value)) else []
+
+
 def slots_of(value: Any) -> dict[str, Any]:
     """The values in the `__slots__` of an object of the user's class."""
-    kind = type(value)
-    names: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]
-    if not names or not is_above_keras(kind):
-        return {}
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return {name: getattr(value, name) for name in slot_names(value) if hasattr(value, name)}
 
 
 def modules_read(function: Any) -> list[types.ModuleType]:

@@ -39,6 +39,7 @@ from abreast.users_functions import (
     names_read,
     names_set,
     outer_values,
+    slot_names,
     slots_of,
     twin,
     users_functions,
@@ -147,8 +148,8 @@ class Snapshot:
             self._arrays.append(InPlace(value))
         elif is_own(value):
             return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
-        elif slots := slots_of(value):
-            return [*self._note_slots(value, slots), *users_functions(type(value)), *type(value).__mro__]
+        elif slot_names(value):
+            return [*self._note_slots(value), *users_functions(type(value)), *type(value).__mro__]
         elif is_users_module(value):
             plain = {
                 name: each for name, each in vars(value).items() if isinstance(each, (int, float, str, *CONTAINERS))
@@ -185,10 +186,11 @@ class Snapshot:
     def _note_attributes(self, value: Any) -> list[Any]:
         self._attributes.append((vars(value), dict(vars(value))))
         self._owners.append(value)
-        return [*vars(value).values(), *self._note_slots(value, slots_of(value))]
+        return [*vars(value).values(), *self._note_slots(value)]
 
-    def _note_slots(self, value: Any, slots: dict[str, Any]) -> list[Any]:
-        if slots:
+    def _note_slots(self, value: Any) -> list[Any]:
+        slots = slots_of(value)
+        if slot_names(value):
             self._slots.append((value, slots))
         return list(slots.values())
 

@@ -37,6 +37,7 @@ from abreast.users_functions import (
     modules_read,
     names_read,
     outer_values,
+    slot_names,
     slots_of,
     texts_in,
 )
@@ -100,7 +101,7 @@ class PythonValues:
 
     def __init__(self, model: Any) -> None:
         self._spaces = list(_spaces(model))
-        # Of objects that hold no container: their values at the last reading, and what `held` returned. There may be thousands.
+        # Of objects with plain values: these at the last reading, and what `held` returned. There may be thousands.
         self._last: dict[int, tuple[dict[str, Any], dict[Place, Held]]] = {}
 
     def marks(self) -> Marks:
@@ -125,7 +126,7 @@ class PythonValues:
             new = {(number, name): _copied(values[name], [_MOST_HELD]) for name in names}
             found.update(new)
             self._last.pop(number, None)
-            if space.others is not None and all(each.contents is None for each in new.values()):
+            if space.others is not None and all(map(_keeps_nothing, new.values())):
                 self._last[number] = dict(values), new
         return found
 
@@ -154,6 +155,11 @@ class PythonValues:
         owner = self._spaces[place[0]].owner
         name = place[1].removeprefix("_") if place[1] == _TRAINABLE else place[1]
         return f"{owner}.{name}" if owner else name
+
+
+def _keeps_nothing(held: Held) -> bool:
+    """Whether a value has no contents, and keeps no memory in use."""
+    return held.contents is None and (held.value is None or isinstance(held.value, (type, types.FunctionType, *_PLAIN)))
 
 
 def _are_identical(values: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
@@ -188,14 +194,15 @@ def _spaces(model: Any) -> Iterator[_Space]:
             if hasattr(value, "__dict__") and id(vars(value)) not in seen:
                 seen.add(id(vars(value)))
                 yield from _of_object(value, named)
-            if slots_of(value):
-                write, delete = (
-                    functools.partial(object.__setattr__, value),
-                    functools.partial(object.__delattr__, value),
-                )
-                none = frozenset[str]()
-                yield _Space(name_of_owner(value), functools.partial(slots_of, value), none, write, delete, others=none)
+            if slot_names(value):
+                yield _of_slots(value)
     yield from _global_spaces(functions)
+
+
+def _of_slots(value: Any) -> _Space:
+    write, delete = functools.partial(object.__setattr__, value), functools.partial(object.__delattr__, value)
+    none = frozenset[str]()
+    return _Space(name_of_owner(value), functools.partial(slots_of, value), none, write, delete, others=none)
 
 
 def _of_object(value: Any, named: Names) -> Iterator[_Space]:
@@ -204,10 +211,8 @@ def _of_object(value: Any, named: Names) -> Iterator[_Space]:
     space = vars(value)
     is_kerass, is_layer = module_of(kind).startswith(KERAS), isinstance(value, keras.Layer)
     known: Names | None = None
-    if isinstance(value, keras.Variable):
-        named = named - attributes_set(kind) | (
-            named & {_TRAINABLE}
-        )  # its value is a tensor, which the backend exchanges
+    if isinstance(value, keras.Variable):  # the backend exchanges its value, a tensor
+        named = named - (attributes_set(kind) - {_TRAINABLE})
     elif is_above_keras(kind) or kind.__module__ in _SIMPLE:
         known = attributes_set(kind) if issubclass(kind, _KINDS) else frozenset()
     if known is None and not is_layer and named.isdisjoint(space):
@@ -294,7 +299,7 @@ def _may_change(value: Any) -> bool:
         return is_users_class(value)
     if isinstance(value, types.ModuleType):
         return is_users_module(value)
-    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value) or bool(slots_of(value))
+    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value) or bool(slot_names(value))
 
 
 def _is_code(value: Any) -> bool:
@@ -317,7 +322,7 @@ def _held(value: Any, kinds: set[type]) -> list[Any]:
         return list(class_values(value).values()) if is_users_class(value) else []
     if isinstance(value, types.FunctionType):
         return _used(value) if _is_code(value) else []
-    if is_own(value) or slots_of(value):
+    if is_own(value) or slot_names(value):
         return _of_own(value, kinds)
     inner = getattr(value, "__dict__", {}).get("__wrapped__")  # of a `tf.function`
     return [] if inner is None else [inner]
