@@ -6,7 +6,6 @@ A dry run restores what they change. Not here: the walk over a model's objects (
 from __future__ import annotations
 
 import copy
-import copyreg
 import dis
 import functools
 import itertools
@@ -96,15 +95,24 @@ def is_mock(value: Any) -> bool:
     return any(issubclass(type(value), (each.NonCallableMock, type(each.call))) for each in modules)
 
 
-def slot_names(value: Any) -> list[str]:
-    """The names in the `__slots__` of an object of the user's class."""
-    names: list[str] = copyreg._slotnames(type(value))  # type: ignore[attr-defined]
-    return names if names and is_above_keras(type(value)) else []
+@functools.cache
+def slot_names(kind: Any) -> tuple[str, ...]:
+    """The names in the `__slots__` of a class and its bases."""
+    slotted = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
+    return tuple(n for each in slotted for n, slot in each.items() if isinstance(slot, types.MemberDescriptorType))
+
+
+def has_slots(value: Any) -> bool:
+    """Whether a value is an object of a class of the user with `__slots__`."""
+    kind: Any = type(value)
+    return bool(slot_names(kind)) and is_above_keras(kind)
 
 
 def slots_of(value: Any) -> dict[str, Any]:
-    """The values in the `__slots__` of an object of the user's class."""
-    return {name: getattr(value, name) for name in slot_names(value) if hasattr(value, name)}
+    """The values in the `__slots__` of such an object; of others none."""
+    kind: Any = type(value)
+    names = slot_names(kind) if has_slots(value) else ()
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
 def modules_read(function: Any) -> list[types.ModuleType]:

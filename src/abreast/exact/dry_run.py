@@ -30,6 +30,7 @@ from abreast.keras_private.backend import random as keras_random
 from abreast.users_functions import (
     class_values,
     full_cells,
+    has_slots,
     is_full,
     is_mock,
     is_users_class,
@@ -39,7 +40,6 @@ from abreast.users_functions import (
     names_read,
     names_set,
     outer_values,
-    slot_names,
     slots_of,
     twin,
     users_functions,
@@ -148,7 +148,7 @@ class Snapshot:
             self._arrays.append(InPlace(value))
         elif is_own(value):
             return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
-        elif slot_names(value):
+        elif has_slots(value):
             return [*self._note_slots(value), *users_functions(type(value)), *type(value).__mro__]
         elif is_users_module(value):
             plain = {
@@ -190,7 +190,7 @@ class Snapshot:
 
     def _note_slots(self, value: Any) -> list[Any]:
         slots = slots_of(value)
-        if slot_names(value):
+        if has_slots(value):
             self._slots.append((value, slots))
         return list(slots.values())
 

@@ -30,6 +30,7 @@ from abreast.users_functions import (
     class_values,
     full_cells,
     functions_of,
+    has_slots,
     is_above_keras,
     is_mock,
     is_users_class,
@@ -37,7 +38,6 @@ from abreast.users_functions import (
     modules_read,
     names_read,
     outer_values,
-    slot_names,
     slots_of,
     texts_in,
 )
@@ -194,7 +194,7 @@ def _spaces(model: Any) -> Iterator[_Space]:
             if hasattr(value, "__dict__") and id(vars(value)) not in seen:
                 seen.add(id(vars(value)))
                 yield from _of_object(value, named)
-            if slot_names(value):
+            if has_slots(value):
                 yield _of_slots(value)
     yield from _global_spaces(functions)
 
@@ -299,7 +299,7 @@ def _may_change(value: Any) -> bool:
         return is_users_class(value)
     if isinstance(value, types.ModuleType):
         return is_users_module(value)
-    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value) or bool(slot_names(value))
+    return _is_code(value) if isinstance(value, types.FunctionType) else is_own(value) or has_slots(value)
 
 
 def _is_code(value: Any) -> bool:
@@ -322,7 +322,7 @@ def _held(value: Any, kinds: set[type]) -> list[Any]:
         return list(class_values(value).values()) if is_users_class(value) else []
     if isinstance(value, types.FunctionType):
         return _used(value) if _is_code(value) else []
-    if is_own(value) or slot_names(value):
+    if is_own(value) or has_slots(value):
         return _of_own(value, kinds)
     inner = getattr(value, "__dict__", {}).get("__wrapped__")  # of a `tf.function`
     return [] if inner is None else [inner]

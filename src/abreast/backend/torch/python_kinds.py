@@ -31,6 +31,7 @@ from abreast.backend.torch.users_code import FRAMEWORKS, is_installed, is_of_pyt
 from abreast.keras_private.models import KerasTensor
 from abreast.keras_private.models import Node as KerasNode
 from abreast.keras_private.tracking import Tracker
+from abreast.users_functions import slot_names
 
 
 def is_watched(value: Any) -> bool:
@@ -117,7 +118,7 @@ def parts_of(value: Any) -> list[type[Part]]:
             objects = [opaque.Unaddressed] if isinstance(value, _WITH_OBJECTS) and opaque.objects_of(value) else []
             return [*chosen, *attributes, *objects]
     own: Any = type(value)
-    slots = parts.slot_names(own)
+    slots = slot_names(own)
     named: list[type[Part]] = [
         *([parts.Attributes] if hasattr(value, "__dict__") else []),
         *([parts.Slots] if slots else []),

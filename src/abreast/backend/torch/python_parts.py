@@ -8,7 +8,6 @@ are watched, and the paths to another process's copies (`python_state.py`); the 
 from __future__ import annotations
 
 import functools
-import types
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_same import bare, is_plain, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY
+from abreast.users_functions import slot_names
 
 Step = tuple[str, Any]  # from a value to a value that it holds: see `follow`
 Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
@@ -253,12 +253,6 @@ class Members(Part):
         base: Any = deque if isinstance(owner, deque) else set
         base.clear(owner)
         (base.extend if base is deque else base.update)(owner, edit[1])
-
-
-@functools.cache
-def slot_names(kind: type) -> tuple[str, ...]:
-    slotted = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
-    return tuple(n for each in slotted for n, slot in each.items() if isinstance(slot, types.MemberDescriptorType))
 
 
 @functools.cache
