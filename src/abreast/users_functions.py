@@ -14,6 +14,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 _INSTALLED = ("site-packages", "dist-packages")
 _BELOW = frozenset(("keras", "tensorflow", "jax", "jaxlib", "torch"))
@@ -95,24 +96,31 @@ def is_mock(value: Any) -> bool:
     return any(issubclass(type(value), (each.NonCallableMock, type(each.call))) for each in modules)
 
 
-@functools.cache
-def slot_names(kind: Any) -> tuple[str, ...]:
+def slot_names(kind: type) -> tuple[str, ...]:
     """The names in the `__slots__` of a class and its bases."""
-    slotted = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
-    return tuple(n for each in slotted for n, slot in each.items() if isinstance(slot, types.MemberDescriptorType))
+    if (names := _slots.get(kind)) is None:
+        slotted = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
+        names = tuple(n for each in slotted for n, slot in each.items() if isinstance(slot, types.MemberDescriptorType))
+        _slots[kind] = names
+    return names
+
+
+_slots: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def slot_values(value: Any) -> dict[str, Any]:
+    """The values in the `__slots__` of an object."""
+    return {name: getattr(value, name) for name in slot_names(type(value)) if hasattr(value, name)}
 
 
 def has_slots(value: Any) -> bool:
     """Whether a value is an object of a class of the user with `__slots__`."""
-    kind: Any = type(value)
-    return bool(slot_names(kind)) and is_above_keras(kind)
+    return bool(slot_names(type(value))) and is_above_keras(type(value))
 
 
 def slots_of(value: Any) -> dict[str, Any]:
     """The values in the `__slots__` of such an object; of others none."""
-    kind: Any = type(value)
-    names = slot_names(kind) if has_slots(value) else ()
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return slot_values(value) if has_slots(value) else {}
 
 
 def modules_read(function: Any) -> list[types.ModuleType]:
@@ -134,12 +142,15 @@ def modules_read(function: Any) -> list[types.ModuleType]:
     return list(found.values())
 
 
-@functools.cache
-def attributes_set(kind: Any) -> frozenset[str]:
+def attributes_set(kind: type) -> frozenset[str]:
     """The names of attributes that code of a class's installed bases sets, and those that the class has itself."""
-    functions = [each for base in kind.__mro__ if not is_users_class(base) for each in functions_of(base)]
-    codes = [each.__code__ for each in functions if isinstance(each, types.FunctionType)]
-    return frozenset(dir(kind)).union(*map(_set_in, codes))
+    return frozenset(dir(kind)).union(*(_set_by(base) for base in kind.__mro__ if not is_users_class(base)))
+
+
+@functools.cache
+def _set_by(installed: Any) -> frozenset[str]:
+    codes = [each.__code__ for each in functions_of(installed) if isinstance(each, types.FunctionType)]
+    return frozenset[str]().union(*map(_set_in, codes))
 
 
 def _set_in(code: types.CodeType) -> set[str]:

@@ -145,11 +145,9 @@ def _has_plain_items(before: dict[Place, Held], now: dict[Place, Held], place: P
 
 
 def _is_plain(held: Held, is_item: bool = False) -> bool:
-    contents = held.contents
-    if isinstance(contents, dict | list):
-        parts = contents.values() if isinstance(contents, dict) else contents
-        return all(_is_plain(each, True) for each in parts)
-    return isinstance(contents, np.ndarray) or (is_item and isinstance(held.value, _NO_OBJECTS))
+    if isinstance(held.contents, dict | list):
+        return all(_is_plain(each, True) for each in held.items)
+    return isinstance(held.contents, np.ndarray) or (is_item and isinstance(held.value, _NO_OBJECTS))
 
 
 def _switched(before: dict[Place, Held], now: dict[Place, Held], kinds: tuple[type, ...] = PLAIN) -> list[Place]:
@@ -176,15 +174,12 @@ def _changed_large(before: dict[Place, Held], now: dict[Place, Held]) -> list[Pl
 
 
 def _has_tensors(held: Held) -> bool:
-    contents = held.contents
-    parts = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
-    return (contents is None and bool(keras.ops.is_tensor(held.value))) or any(map(_has_tensors, parts))
+    is_tensor = held.contents is None and bool(keras.ops.is_tensor(held.value))
+    return is_tensor or any(map(_has_tensors, held.items))
 
 
 def _is_large(held: Held) -> bool:
-    contents = held.contents
-    parts = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
-    return isinstance(contents, Glance) or any(map(_is_large, parts))
+    return isinstance(held.contents, Glance) or any(map(_is_large, held.items))
 
 
 def _objects_in(held: dict[Place, Held]) -> dict[Place, list[int]]:
@@ -196,9 +191,8 @@ def _objects_in(held: dict[Place, Held]) -> dict[Place, list[int]]:
 def _identities(held: Held) -> Iterator[int]:
     if _is_object(held.value) or held.contents is not None:
         yield id(held.value)
-    if isinstance(held.contents, dict | list):
-        for each in held.contents.values() if isinstance(held.contents, dict) else held.contents:
-            yield from _identities(each)
+    for each in held.items:
+        yield from _identities(each)
 
 
 def _is_object(value: Any) -> bool:

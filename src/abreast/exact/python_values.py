@@ -84,6 +84,11 @@ class Held(NamedTuple):
     value: Any
     contents: Any
 
+    @property
+    def items(self) -> list[Held]:
+        """The items of a container that is held."""
+        return values_of(self.contents) if isinstance(self.contents, dict | list) else []
+
 
 class Glance(NamedTuple):
     """By this, a change of a container or an array shows that is too large to be put back."""
@@ -399,12 +404,10 @@ def _refill(held: Held) -> None:
         if held.value.flags.writeable:
             np.copyto(held.value, held.contents)
     elif held.contents is not None and not isinstance(held.contents, Glance):
+        values = [each.value for each in held.items]
         is_dict = isinstance(held.contents, dict)
-        items = values_of(held.contents)
-        refill(
-            held.value, {k: v.value for k, v in held.contents.items()} if is_dict else [each.value for each in items]
-        )
-        for each in items:
+        refill(held.value, dict(zip(held.contents, values, strict=True)) if is_dict else values)
+        for each in held.items:
             _refill(each)
 
 

@@ -9,7 +9,6 @@ objects with a rule of their own (`pickle_objects.py`).
 
 from __future__ import annotations
 
-import copyreg
 import io
 import pickle
 import sys
@@ -35,7 +34,7 @@ from abreast.keras_private.models import Function, Functional, KerasSaveable, Ke
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY, BaseOptimizer
 from abreast.keras_private.tracking import Tracker
 from abreast.keras_private.trainers import BaseTrainer
-from abreast.users_functions import full_cells, globals_read
+from abreast.users_functions import full_cells, globals_read, slot_values
 
 _OF_STEPS = ("abreast.keras_fit", "abreast.keras_private.epochs")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -276,8 +275,7 @@ def _state(value: Any) -> dict[str, Any]:
         kept.pop(name, None)
     if isinstance(value, BaseOptimizer):
         kept["_abreast_without_decay"] = _without_decay(value)
-    slots = [name for kind in type(value).__mro__ for name in copyreg._slotnames(kind)]  # type: ignore[attr-defined]
-    return kept | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return kept | slot_values(value)
 
 
 def _runs_steps(value: Any) -> bool:

@@ -60,7 +60,8 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
             return reduce
     if _is_named(value):
         return _reduce_named
-    return None if _name_of_mark(value) is None else _reduce_mark
+    name = _name_of_mark(value)
+    return None if name is None else lambda mark: (getattr, (sys.modules[type(mark).__module__], name))
 
 
 def _is_named(value: Any) -> bool:
@@ -83,10 +84,6 @@ def _name_of_mark(value: Any) -> str | None:
         return None
     name = next((name for name, each in vars(module).items() if each is value), None)
     return None if name is None or any(value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2:]) else name
-
-
-def _reduce_mark(value: Any) -> Any:
-    return getattr, (sys.modules[type(value).__module__], _name_of_mark(value))
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:

@@ -20,7 +20,7 @@ from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_same import bare, is_plain, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY
-from abreast.users_functions import slot_names
+from abreast.users_functions import slot_values
 
 Step = tuple[str, Any]  # from a value to a value that it holds: see `follow`
 Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
@@ -180,8 +180,7 @@ class Slots(Named):
     step = "attribute"
 
     def live(self) -> Any:
-        kind: Any = type(self.owner)
-        return {name: getattr(self.owner, name) for name in slot_names(kind) if hasattr(self.owner, name)}
+        return slot_values(self.owner)
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
