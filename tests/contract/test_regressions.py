@@ -43,6 +43,11 @@ def test_a_short_last_batch_counts_by_its_rows(contract: Contract) -> None:
     contract.holds(Case(rows=97, batch_size=32), 2)
 
 
+def test_a_share_of_the_rows_is_not_rounded_to_float32(contract: Contract) -> None:
+    """TensorFlow: `cast` of a Python number, as 4/7, to float64 goes through float32. The loss was off by 3e-9."""
+    contract.holds(Case(rows=7, batch_size=7, model="regularized", policy="float64", script="train", epochs=1), 2)
+
+
 def test_32_rows_train_on_3_devices(contract: Contract) -> None:
     """TensorFlow: `AddN` of unequal shapes, as Keras averages the replicas' first batches to build the model."""
     contract.holds(Case(rows=32, batch_size=32, model="unbuilt"), 3)

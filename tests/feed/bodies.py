@@ -463,6 +463,36 @@ def threads_of_short_calls() -> list[int]:
     return counts
 
 
+def closed_while_starting() -> dict[str, Any]:
+    """What a reader does that another thread closes after its thread is made and before it is started."""
+    import threading
+
+    from abreast.feed.ahead import Ahead, Closed
+    from abreast.replacing import replaced
+
+    made: list[int] = []
+    reader, closed, plain = Ahead(lambda: made.append(1), "closed-while-starting"), [], threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        closed.append(reader.close())
+        plain(thread)
+
+    with replaced(threading.Thread, "start", start):
+        try:
+            took = str(reader.take())
+        except Closed:
+            took = "Closed"
+    thread = reader._thread
+    if thread is not None:
+        thread.join(5)
+    return {
+        "closed": closed == [True],
+        "took": took,
+        "made": len(made),
+        "running": thread is not None and thread.is_alive(),
+    }
+
+
 def readers_of_later_calls() -> list[list[str]]:
     """The threads that read the batches of a `fit`: after an earlier one that found threads slower, and after slow reads."""
     import threading

@@ -26,6 +26,16 @@ def test_batches_are_read_while_a_step_runs(workers: Workers) -> None:
     assert workers.abreast.run(bodies.reads_ahead, prefetch=2)["held"] == 0
 
 
+def test_a_reader_that_is_closed_while_its_thread_starts_ends(workers: Workers) -> None:
+    """A step that fails may close the stager while the reader begins. `join` of a thread that is not started raises."""
+    assert workers.abreast.run(bodies.closed_while_starting) == {
+        "closed": True,
+        "took": "Closed",
+        "made": 0,
+        "running": False,
+    }
+
+
 def test_without_staging_nothing_is_read_while_a_step_runs(workers: Workers) -> None:
     """The negative control: the same callback waits in vain."""
     assert workers.abreast.run(bodies.reads_ahead, prefetch=0)["held"] == 1

@@ -67,7 +67,7 @@ def _counted_whole(running: Replica, loss: Any) -> Any:
 
     Without rows, the weight is 0. (On PyTorch, Keras 3.13's `divide_no_nan` has the gradient NaN there.)
     """
-    weight = ops.cast(running.weight, loss.dtype)
+    weight = running.weight_as(loss.dtype)
     return loss / ops.where(ops.equal(weight, 0), ops.ones_like(weight), weight)
 
 
@@ -95,9 +95,7 @@ def losses(layer: Any) -> Any:
     if running is None or run is not None:
         return added + regularization
     if running.contributes and current() is not None:
-        return [
-            each * ops.cast(running.weight, each.dtype) for each in [*(each.loss for each in added), *regularization]
-        ]
+        return [each * running.weight_as(each.dtype) for each in [*(each.loss for each in added), *regularization]]
     return _of_all_rows(running, added) + regularization
 
 
@@ -113,7 +111,7 @@ def _of_all_rows(running: Replica, added: list[Added]) -> list[Any]:
     if not places or running.link.num_replicas == 1:
         return found
     dtype = keras.backend.result_type(*(found[place].dtype for place in places), "float32")
-    shares = ops.stack([ops.cast(found[place], dtype) for place in places]) * ops.cast(running.weight, dtype)
+    shares = ops.stack([ops.cast(found[place], dtype) for place in places]) * running.weight_as(dtype)
     if current() is None and not is_in_gathered_call():
         totals = shared(running, shares)
     else:
@@ -128,7 +126,7 @@ def _leave(layer: Any, running: Replica, loss: Any) -> None:
     if not calls.is_tensor(loss):
         return
     value = ops.stop_gradient(loss)
-    share = value * ops.cast(running.weight, value.dtype)
+    share = value * running.weight_as(value.dtype)
     _left.setdefault(layer, {}).setdefault(running.link.index, []).append(_Left(value, share))
     _num_replicas[layer] = running.link.num_replicas
 

@@ -75,7 +75,7 @@ def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
     """
     if not running.own_step or not keras.backend.is_float_dtype(tensor.dtype):
         return meet(tensor)
-    weight = ops.cast(running.weight, tensor.dtype)
+    weight = running.weight_as(tensor.dtype)
     tensor = with_gradient_times(tensor, ops.divide_no_nan(ops.ones_like(weight), weight))
     return with_gradient_times(meet(tensor), weight)
 

@@ -134,7 +134,7 @@ def reduce_values(
     if (
         len(values.shape) == 0
     ):  # Keras's losses have averaged rows of one entry each: take this replica's share of the mean
-        values = values * ops.cast(running.weight, values.dtype)
+        values = values * running.weight_as(values.dtype)
         if sample_weight is None and mask is None:
             return values
         values = running.link.all_sum(values) * ops.ones_like(

@@ -182,7 +182,7 @@ def _kinds_of_values(running: Replica, number: int, data: Any) -> tuple[dict[int
 
 def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[int, str]) -> tuple[Any, Any]:
     """A number for the whole batch, and its weight. The weight is this replica's share of the rows; a sum counts in full."""
-    share, is_sum = ops.cast(running.weight, dtype), kinds.get(id(value)) == "sum"
+    share, is_sum = running.weight_as(dtype), kinds.get(id(value)) == "sum"
     number = ops.cast(value, dtype)
     number = ops.divide_no_nan(number, share) if is_sum else number
     if weight is None:
@@ -217,7 +217,7 @@ def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[...
         if running is None:
             return None if is_duplicate_of_replica_0() else plain(value, sample_weight)
         if running.own_step:  # the value is a mean over this replica's rows
-            value = value * ops.cast(running.weight, value.dtype)
+            value = value * running.weight_as(value.dtype)
         # Keras 3.15 weights a batch by its rows if they are known when it traces, else by 1.
         return _add_mean(metric, value, by_rows=sample_weight is not None)
 
@@ -232,7 +232,7 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
     total = ops.cast(contribution, dtype)
     metric.total.assign_add(total * number_as(running.total_rows, dtype) if by_rows else total)
     count = metric.count.dtype
-    metric.count.assign_add(number_as(running.rows, count) if by_rows else ops.cast(running.weight, count))
+    metric.count.assign_add(number_as(running.rows, count) if by_rows else running.weight_as(count))
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:

@@ -60,7 +60,7 @@ def _in_loss(running: Replica, own: Any, kind: str) -> Any:
 def _in_call(running: Replica, own: Any, kind: str) -> Any:
     if kind == "rows":
         return joined(running, own, _ROWS)
-    share = own * ops.cast(running.rows > 0 if kind == "sum" else running.weight, own.dtype)
+    share = own * running.share_of(kind, own.dtype)
     return exchange(running, running.link.all_sum, share)
 
 

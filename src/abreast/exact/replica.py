@@ -125,6 +125,17 @@ class Replica:
         """This replica's share of the global batch."""
         return as_float(self.rows) / as_float(self.total_rows)
 
+    def weight_as(self, dtype: Any) -> Any:
+        """`weight` as a tensor. A `cast` would not do: TensorFlow's rounds a Python number to float32 first."""
+        if isinstance(self.rows, int) and isinstance(self.total_rows, int):
+            return ops.convert_to_tensor(self.weight, dtype)
+        wide = dtype if str(dtype).rpartition(".")[2] == "float64" else "float32"
+        return ops.cast(ops.cast(self.rows, wide) / ops.cast(self.total_rows, wide), dtype)
+
+    def share_of(self, kind: str | None, dtype: Any) -> Any:
+        """The factor with which a value for this replica's rows counts in a sum over replicas, a tensor."""
+        return ops.cast(self.rows > 0, dtype) if kind == "sum" else self.weight_as(dtype)
+
     @property
     def may_stand_in(self) -> bool:
         """Whether this replica may have a stand-in row only. In a graph, the number of rows may be a tensor."""
@@ -271,8 +282,7 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
         if len(leaf.shape) == 0 or kinds.get(id(leaf), "rows") != "rows":  # one value for the batch
             is_float = keras.backend.is_float_dtype(leaf.dtype)
             number = leaf if is_float else ops.cast(leaf, "float32")
-            counts = running.rows > 0 if kinds.get(id(leaf)) == "sum" else running.weight
-            total = shared(running, number * ops.cast(counts, number.dtype))
+            total = shared(running, number * running.share_of(kinds.get(id(leaf)), number.dtype))
             return total if is_float else ops.cast(ops.round(total), leaf.dtype)
         counts = _lengths(running, leaf) if of_user else running.counts
         return attached.of_rows(leaf, lambda tensor: running.link.gather_rows(tensor, counts))

@@ -126,8 +126,9 @@ class Ahead(Generic[Item]):
             for name, value in global_state.GLOBAL_STATE_TRACKER.__dict__.items()
         }
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run, keras_state), name=self.name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=context.run, args=(self._run, keras_state), name=self.name, daemon=True)
+        thread.start()
+        self._thread = thread  # only now, because `close` joins it, in any thread and at any moment
 
     def _run(self, keras_state: dict[str, Any]) -> None:
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
@@ -139,6 +140,7 @@ class Ahead(Generic[Item]):
                 return
             self._made.put((item, None))
             del item
+        self._made.put((None, Closed()))  # also for a `close` that found no thread yet
 
 
 class Patience:

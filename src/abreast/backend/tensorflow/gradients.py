@@ -107,7 +107,7 @@ class SharedGradients:
         for gradient in gradients:
             eager_uses.note_unique(gradient)
         if running.own_step:
-            gradients = [_weighted(gradient, running.weight) for gradient in gradients]
+            gradients = [_weighted(gradient, running) for gradient in gradients]
         own = gradients, weights
         return turns.meet(own, lambda values: self._reduce(turns, optimizer, values))  # type: ignore[no-any-return]
 
@@ -206,13 +206,13 @@ def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _weighted(gradient: Any, weight: Any) -> Any:
+def _weighted(gradient: Any, running: exact.Replica) -> Any:
     """A replica's gradient times its share of the rows; zeros, also for a NaN, if the replica has no rows."""
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(_weighted(gradient.values, weight), gradient.indices, gradient.dense_shape)
-    return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
+        return tf.IndexedSlices(_weighted(gradient.values, running), gradient.indices, gradient.dense_shape)
+    return tf.math.multiply_no_nan(gradient, running.weight_as(gradient.dtype.name))
 
 
 def _with_gaps(values: list[Any], known: list[bool]) -> list[Any]:
