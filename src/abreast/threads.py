@@ -1,4 +1,4 @@
-"""The frames that the threads of this process execute. Imports no framework."""
+"""The frames and lines that the threads of this process execute, and the processor time they use. Imports no framework."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import gc
 import os
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from abreast.keras_private.folder import FOLDER
+
+_NOT_THEIRS = (os.path.dirname(__file__), FOLDER, threading.__file__)
 _LOCK = threading.RLock()
 # After a fork during another thread's block, the child would have a held lock, and no garbage collector.
 if hasattr(os, "register_at_fork"):
@@ -33,3 +38,22 @@ def frames() -> Iterator[dict[int, FrameType]]:
         finally:
             if collects:
                 gc.enable()
+
+
+def line_of(thread: threading.Thread) -> str:
+    """The line that a thread executes, outside Keras and abreast if possible; "" if it has none."""
+    with frames() as found:
+        frame = found.get(thread.ident or 0)
+        calls = [] if frame is None else list(traceback.extract_stack(frame))
+    if not calls:
+        return ""
+    theirs = [call for call in calls if not call.filename.startswith(_NOT_THEIRS)]
+    call = (theirs or calls)[-1]
+    return f"{call.filename}:{call.lineno} in {call.name}"
+
+
+def processor_seconds(thread: threading.Thread) -> float | None:
+    """Seconds of a processor that a thread has used; None where the system does not tell, or the thread has ended."""
+    if thread.ident is None or not thread.is_alive() or not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))

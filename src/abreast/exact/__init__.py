@@ -36,7 +36,13 @@ from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
 from abreast.exact.overflow import overflowing_as_half
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
 from abreast.exact.probe import Probe
-from abreast.exact.python_changes import BuildChanges, ReplicaChanges, noting_build, was_changed_by_build
+from abreast.exact.python_changes import (
+    BuildChanges,
+    ReplicaChanges,
+    noting_build,
+    tell_of_effects,
+    was_changed_by_build,
+)
 from abreast.exact.python_values import thread_locals
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Relations
@@ -124,6 +130,7 @@ __all__ = [
     "sees_updates",
     "short_results",
     "state_rule_of_own_step",
+    "tell_of_effects",
     "thread_locals",
     "unpack",
     "untracked",

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from abreast import apart_from_sources
+from abreast import apart_from_sources, contexts
 from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.generators import GeneratorState, is_generator
@@ -74,7 +74,7 @@ def is_dry_run() -> bool:
 def dry_run(model: Any) -> Iterator[Snapshot]:
     """Inside, runs of the model leave no trace; at the end, the Python objects that it holds are restored."""
     _install()
-    with apart_from_sources.dry_run():
+    with apart_from_sources.dry_run(), contexts.restored():
         snapshot = Snapshot(model)
         _thread.is_dry_run = True
         try:

@@ -7,6 +7,7 @@ backend). Imports no framework.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from abreast import contexts
 from abreast.exact.containers import contents_of
 from abreast.exact.python_changes import OF_A_BUILD, announce
 from abreast.exact.python_values import ABSENT, PLAIN, Glance, Held, Place, PythonValues, differing
@@ -112,12 +114,13 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     """
     values = PythonValues(model)
     before = begun = values.held()
+    context = context_before_call = contextvars.copy_context()
     call = model.call
 
     @functools.wraps(call)
     def noting(*args: Any, **kwargs: Any) -> Any:
-        nonlocal begun
-        begun = values.held()
+        nonlocal begun, context_before_call
+        begun, context_before_call = values.held(), contextvars.copy_context()
         return call(*args, **kwargs)
 
     undo = put_on(model, call=noting) if model.run_eagerly else None
@@ -129,6 +132,7 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     now = values.held()
     if not has_made():
         values.put_back_unless_built(before, now)
+        contexts.take_over(context)
     else:
         flags = _switched(before, now, (bool,))
         announce(model, map(values.name, flags), OF_A_BUILD)
@@ -136,6 +140,7 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
             return
         plain = {*_switched(begun, now), *filter(lambda place: _has_plain_items(begun, now, place), now)} - {*flags}
         values.put_back(*({place: each for place, each in of.items() if place in plain} for of in (begun, now)))
+        contexts.take_over(context_before_call)
 
 
 def _has_plain_items(before: dict[Place, Held], now: dict[Place, Held], place: Place) -> bool:

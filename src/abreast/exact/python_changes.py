@@ -14,9 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from abreast.exact.members import members
 from abreast.exact.python_values import Marks, Place, PythonValues, unlike
+from abreast.exact.users_code import first_of, names_of_users_code
 from abreast.exact.warn_once import warn_once
+from abreast.stderr import tell_for_all
 
+_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the names of code, by model
 # Names of the values that a model's build changed.
 _of_build: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
 _OF_EACH_STEP = (
@@ -26,6 +30,10 @@ _OF_EACH_STEP = (
 _OF_A_TRACE = (
     "the step changes it in Python. Such code runs only while the step is traced, once for each replica, and each changes it "
     "otherwise: the value of the last one stays. A variable (add_weight) would be that of one device"
+)
+_OF_TRACES = (
+    "the step changes it in Python. Such code runs only while a step is traced, and plain Keras traces some steps more often: "
+    "once more after the optimizer or a metric has made its variables. A variable (add_weight) would be equal"
 )
 OF_A_BUILD = (
     "the step changes it in Python, and abreast runs this code once more than plain Keras, to build the model. A variable "
@@ -44,15 +52,22 @@ class ReplicaChanges:
         self._of_first: list[Marks] = []  # after each turn of the first replica
         self._found: dict[str, None] = {}
         self._index: int | None = None
+        self._before: Marks | None = None  # the step
 
     def enter(self, index: int | None) -> None:
+        marks = self._values.marks()
+        self._before = marks if self._before is None else self._before
         if self._index is not None:
-            self._compare(self._index, self._values.marks())
+            self._compare(self._index, marks)
         self._index = index
 
     def announce(self) -> None:
         """Warn, once per model, of the values that replicas do not find alike."""
         announce(self._model, self._found, _OF_EACH_STEP if self._is_eager else _OF_A_TRACE)
+        if not self._is_eager and self._before is not None and self._of_first:
+            counted = _counted(self._before, self._of_first[-1])
+            names = [self._values.name(place) for place in counted if not self._are_rows(0, self._of_first[-1][place])]
+            announce(self._model, set(names) - self._found.keys(), _OF_TRACES)
 
     def _compare(self, index: int, marks: Marks) -> None:
         turn = self._turns[index]
@@ -99,6 +114,34 @@ def noting_build(model: Any) -> Iterator[None]:
 def _numbers_unlike(marks: Marks, before: Marks) -> list[Place]:
     """The places with a value of a known kind that is not as before: a number of rows may be unknown."""
     return [place for place in unlike(marks, before) if marks[place] is not None]
+
+
+def _counted(before: Marks, after: Marks) -> list[Place]:
+    """The places whose number, or the number of whose items, is another one after a step."""
+    return [place for place in unlike(after, before) if _number(before.get(place)) != _number(after[place]) is not None]
+
+
+def _number(mark: Any) -> float | None:
+    """The number of which this is a mark, or the number of items."""
+    if isinstance(mark, tuple) and len(mark) == 2 and isinstance(mark[1], list):
+        return float(mark[0])
+    try:
+        return float(mark) if isinstance(mark, str) else None
+    except ValueError:
+        return None
+
+
+def tell_of_effects(model: Any, kind: str, own_step: bool, num_replicas: int) -> None:
+    """Print, once for each code of the user's, that every replica of this process runs it at each step."""
+    told = _told.setdefault(model, set())
+    names = names_of_users_code(model, members(model), kind if own_step else None)
+    if new := [name for name in names if name not in told]:
+        tell_for_all(
+            f"run_eagerly: each of {num_replicas} replicas in this process runs the Python code of {first_of(new)}. Attributes, "
+            "containers, arrays and globals become as on one device; prints, files, caches, the environment and other effects "
+            f"come {num_replicas} times"
+        )
+    told.update(new)
 
 
 def was_changed_by_build(model: Any) -> bool:

@@ -9,20 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import keras
-
 from abreast.errors import ModelError
 from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
 from abreast.exact.own_step import is_users
 from abreast.exact.relations import Relations
 from abreast.exact.replica import other_rows
+from abreast.exact.users_code import first_of, names_of_users_code
 from abreast.exact.warn_once import warn_once
-from abreast.keras_private.modules import KERAS, module_of
 from abreast.stderr import tell_for_all
 from abreast.units import counted
 
-_MOST_NAMES = 3
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the names by model
 
 
@@ -31,26 +28,17 @@ def tell_limits(kind: str, model: Any, rows: int, found: Relations, own_step: bo
     if found.refused or found.outputs:
         return
     related = found.gathered.keys() | found.sums
-    others = [each for number, each in enumerate(members(model)) if number not in related and _has_other_code(each)]
-    names = [f"{type(each).__name__}{'.call' if each is model else ''}" for each in others]
-    if own_step and not (found.no_means or found.open or found.of_one_part):
-        names.append(f"{type(model).__name__}.{kind}_step")
+    everyone = [each for number, each in enumerate(members(model)) if number not in related]
+    has_own_step = own_step and not (found.no_means or found.open or found.of_one_part)
+    names = names_of_users_code(model, everyone, kind if has_own_step else None)
     told = _told.setdefault(model, set())
-    new = [name for name in dict.fromkeys(names) if name not in told]
+    new = [name for name in names if name not in told]
     told.update(new)
     if new:
-        first, more = ", ".join(new[:_MOST_NAMES]), len(new) - _MOST_NAMES
         tell_for_all(
-            f"the row check found no relation between rows in {first}{f' and {more} more' if more > 0 else ''}, from {rows} "
-            "rows. It looks again after 4, 16, 64, ... steps"
+            f"the row check found no relation between rows in {first_of(new)}, from {rows} rows. "
+            "It looks again after 4, 16, 64, ... steps"
         )
-
-
-def _has_other_code(member: Any) -> bool:
-    """Whether a call of a layer runs code that is not Keras's."""
-    return not module_of(type(member).call).startswith(KERAS) or isinstance(
-        member, (keras.layers.Lambda, keras.layers.TorchModuleWrapper)
-    )
 
 
 def say(kind: str, model: Any, found: Relations, own_step: bool) -> None:

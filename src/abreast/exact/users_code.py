@@ -12,6 +12,7 @@ import keras
 from abreast.exact.containers import contents_of, values_of
 from abreast.exact.members import leaf_metrics, members
 from abreast.exact.own_step import compiled_losses, is_users
+from abreast.keras_private.modules import KERAS, module_of
 from abreast.users_functions import (
     full_cells,
     function_of,
@@ -26,6 +27,7 @@ from abreast.users_functions import (
 )
 
 _MOST_OBJECTS = 10_000
+_MOST_NAMES = 3  # in a message
 _ASSIGNING = {"assign", "assign_add", "assign_sub", "set_weights", "_value", "copy_", "add_", "fill_"}
 _ANY_STATE = {"variables", "weights", "non_trainable_variables", "non_trainable_weights", "__dict__", "vars", "getattr"}
 
@@ -38,6 +40,25 @@ def names_on_all_rows(model: Any, gathered: Iterable[int]) -> set[str]:
     objects += [weight.regularizer for weight in model.trainable_variables]
     functions = [getattr(model, name) for name in ("compute_loss", "compute_metrics") if is_users(model, name)]
     return _names(model, [*functions, *objects, *(everyone[number] for number in gathered)])
+
+
+def names_of_users_code(model: Any, layers: Iterable[Any], own_step: str | None) -> list[str]:
+    """The names of code that is not Keras's: of classes of `layers`, by their calls, and of the user's step of a kind."""
+    others = [each for each in layers if _has_other_code(each)]
+    names = [f"{type(each).__name__}{'.call' if each is model else ''}" for each in others]
+    return [*dict.fromkeys(names), *([f"{type(model).__name__}.{own_step}_step"] if own_step else [])]
+
+
+def _has_other_code(layer: Any) -> bool:
+    """Whether a call of a layer runs code that is not Keras's."""
+    kinds = keras.layers.Lambda, keras.layers.TorchModuleWrapper
+    return not module_of(type(layer).call).startswith(KERAS) or isinstance(layer, kinds)
+
+
+def first_of(names: list[str]) -> str:
+    """The first few of many names, for a message."""
+    more = len(names) - _MOST_NAMES
+    return f"{', '.join(names[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
 
 
 def names_in(model: Any, holder: Any) -> set[str]:

@@ -7,22 +7,18 @@ of making its item. Imports no framework.
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.keras_private import global_state
-from abreast.keras_private.folder import FOLDER
-from abreast.threads import frames
+from abreast.threads import line_of
 
 Item = TypeVar("Item")
 
 _JOIN_SECONDS = 5.0
-_NOT_THEIRS = (os.path.dirname(os.path.dirname(__file__)), FOLDER, threading.__file__)
 _GO, _END = True, False
 
 
@@ -97,16 +93,7 @@ class Ahead(Generic[Item]):
 
     def where(self) -> str:
         """The line that the thread executes, outside Keras and abreast if possible."""
-        if self._thread is None:
-            return ""
-        with frames() as found:
-            frame = found.get(self._thread.ident or 0)
-            calls = [] if frame is None else list(traceback.extract_stack(frame))
-        if not calls:
-            return ""
-        theirs = [call for call in calls if not call.filename.startswith(_NOT_THEIRS)]
-        call = (theirs or calls)[-1]
-        return f"{call.filename}:{call.lineno} in {call.name}"
+        return "" if self._thread is None else line_of(self._thread)
 
     def _next(self, while_waiting: Callable[[], None] | None, every_seconds: float) -> Any:
         try:

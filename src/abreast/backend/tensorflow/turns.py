@@ -17,14 +17,19 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import record
 
+from abreast import contexts
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.slices import ALL_ROWS
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
 from abreast.keras_private import global_state
+from abreast.stderr import tell_once
+from abreast.threads import line_of, processor_seconds
 
 Combine = Callable[[list[Any]], list[Any]]
+
+_STILL_SECONDS = 60.0  # without use of a processor, after which a replica is said to stand still
 
 
 class _Stopped(BaseException):
@@ -70,6 +75,7 @@ class Turns:
             self._stop()
             self._enter(None)
         self._threads[0].thread_values.put_back()
+        contexts.take_over(self._threads[0].context)
         return [thread.result for thread in self._threads]
 
     def meet(self, value: Any, combine: Combine) -> Any:
@@ -102,7 +108,7 @@ class Turns:
         for thread in self._threads:
             self._enter(thread.index)
             thread.turn.release()
-            self._back.acquire()
+            self._wait_for(thread)
             self._enter(None)
             if thread.error is not None:
                 raise thread.error
@@ -110,6 +116,14 @@ class Turns:
         if any(ended) and not all(ended):
             raise _different_paths()
         return all(ended)
+
+    def _wait_for(self, thread: _ReplicaThread) -> None:
+        """Wait until a replica gives its turn back; say where it stands still, which may be for ever."""
+        seconds = None
+        while not self._back.acquire(timeout=_STILL_SECONDS):
+            before, seconds = seconds, processor_seconds(thread)
+            if seconds is not None and seconds == before:
+                tell_once(_stands_still(thread))
 
     def _combine(self) -> None:
         if not all(_exchange_alike(self._threads[0], thread) for thread in self._threads[1:]):
@@ -141,7 +155,7 @@ class _ReplicaThread(threading.Thread):
         self.result: Any = None
         self._turns = turns
         self._function = function
-        self._context = contextvars.copy_context()
+        self.context = contextvars.copy_context()
         self._keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)
         self.thread_values = _ThreadValues(turns.thread_locals)
 
@@ -150,7 +164,7 @@ class _ReplicaThread(threading.Thread):
         try:
             if not self._turns._stopping:
                 self.thread_values.put_back()
-                self._context.run(self._call)
+                self.context.run(self._call)
                 self.thread_values.read()
         except _Stopped:
             pass
@@ -209,6 +223,13 @@ def _code(combine: Any) -> Any:
     while isinstance(combine, functools.partial):
         combine = combine.func
     return getattr(combine, "__func__", combine).__code__
+
+
+def _stands_still(thread: _ReplicaThread) -> str:
+    return (
+        f"a replica has waited for {_STILL_SECONDS:.0f} s at {line_of(thread)}. A lock for which it waits is held "
+        "by another replica: hold none while a layer, such as BatchNormalization, exchanges values between replicas"
+    )
 
 
 def _different_paths() -> ModelError:

@@ -1,0 +1,34 @@
+"""Values of context variables (`contextvars`): those of another context, and those of before a block of code.
+
+Imports no framework.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_ABSENT = object()
+
+
+def take_over(context: contextvars.Context) -> None:
+    """Give each variable the value that it has in `context`; one without a value there gets its default, if it has one."""
+    here = contextvars.copy_context()
+    for variable, value in context.items():
+        if here.get(variable, _ABSENT) is not value:
+            variable.set(value)
+    for variable in here:
+        if variable not in context:
+            with suppress(LookupError):
+                variable.set(contextvars.Context().run(variable.get))
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Inside, variables may be set; at the end, they have their values of before."""
+    before = contextvars.copy_context()
+    try:
+        yield
+    finally:
+        take_over(before)
