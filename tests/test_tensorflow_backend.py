@@ -530,3 +530,89 @@ def fit(model: Any) -> None:
     import numpy as np
 
     model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0)
+
+
+def test_a_replica_that_stands_still_is_named_with_its_line(worker: Worker) -> None:
+    """Code that holds a lock over BatchNormalization: the next replica waits for the lock, and the first for the next one."""
+    told, losses = worker.run(lines_about_a_held_lock)
+    (line,) = [each for each in told if "a replica has waited for 0.2 s at " in each]
+    assert "test_tensorflow_backend.py:" in line and "A lock for which it waits is held by another replica" in line
+    assert losses == 1  # here the lock has a limit
+
+
+def lines_about_a_held_lock() -> tuple[list[str], int]:
+    import threading
+
+    import keras
+
+    import abreast
+    from abreast.backend.tensorflow import turns
+    from abreast.replacing import replaced
+
+    class Locking(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.normalization, self.lock = keras.layers.BatchNormalization(), threading.Lock()
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            is_held = self.lock.acquire(timeout=1)
+            try:
+                return self.normalization(x, training=training)
+            finally:
+                if is_held:
+                    self.lock.release()
+
+    _, x, y = model_and_data(rows=8)
+    model = keras.Sequential([keras.Input((6,)), Locking(), keras.layers.Dense(3)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    abreast.parallelize(model, devices=2)
+    with _told() as told, replaced(turns, "_STILL_SECONDS", 0.2):
+        history = model.fit(x, y, batch_size=8, verbose=0).history
+    return told, len(history["loss"])
+
+
+def test_python_code_that_runs_once_per_replica_is_said_once(worker: Worker) -> None:
+    told = worker.run(lines_about_effects)
+    assert [each for each in told if each.startswith("each of ")] == [
+        "each of 2 devices runs the Python code of Printing, Net.train_step, and so does the row check: prints, files and other "
+        "effects outside of the model come more often than on one device"
+    ]
+
+
+def lines_about_effects() -> list[str]:
+    import keras
+
+    import abreast
+
+    class Printing(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x * 2
+
+    class Net(keras.Model):  # type: ignore[misc]
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    _, x, y = model_and_data(rows=8)
+    inputs = keras.Input((6,))
+    model = Net(inputs, keras.layers.Dense(3)(Printing()(inputs)))
+    model.compile("sgd", "mse", run_eagerly=True)
+    abreast.parallelize(model, devices=2)
+    with _told() as told:
+        model.fit(x, y, batch_size=4, epochs=2, verbose=0)
+        model.fit(x, y, batch_size=4, verbose=0)
+    return told
+
+
+@contextmanager
+def _told() -> Iterator[list[str]]:
+    """Inside, the lines of abreast's logger."""
+    import logging
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("abreast").addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger("abreast").removeHandler(handler)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import queue
+import types
 from typing import Any
 
 CONTAINERS = (list, dict, set, collections.deque)
@@ -10,10 +12,14 @@ _BASES: tuple[Any, ...] = (collections.OrderedDict, *CONTAINERS)
 
 
 def unwrapped(value: Any) -> Any:
-    """The plain container inside a tracking container of TensorFlow; any other value as it is."""
+    """The plain container in a tracking container of TensorFlow, in a queue, or of a bound method; any other value as it is."""
     if type(value).__module__.startswith("tensorflow."):
         inner = getattr(value, "__wrapped__", None)
         return getattr(value, "_storage", value) if inner is None else inner
+    if isinstance(value, queue.Queue):
+        return value.queue
+    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, CONTAINERS):
+        return value.__self__
     return value
 
 
@@ -54,7 +60,7 @@ def refill(container: Any, items: Any) -> None:
     elif isinstance(container, collections.deque):
         base.extend(container, items)
     if wrapper is not container:  # else TensorFlow cannot save it: it was "modified outside the wrapper"
-        for name in _SNAPSHOTS & vars(wrapper).keys():
+        for name in _SNAPSHOTS & getattr(wrapper, "__dict__", {}).keys():
             setattr(wrapper, name, type(items)(items))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -46,6 +47,7 @@ from abreast.users_functions import (
 )
 
 _thread = threading.local()
+CACHED = type(functools.cache(repr))  # a function under `functools.cache` or `lru_cache`
 _MISSING = object()
 _GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
@@ -116,6 +118,7 @@ class Snapshot:
         self._cells: list[tuple[Any, Any]] = []
         self._named: list[tuple[str, Any]] = []  # arrays that functions find in globals and outer variables
         self._generators: list[GeneratorState] = []
+        self._caches: list[tuple[Any, int]] = []  # cached functions, and the number of their results
         seen: dict[int, Any] = {}
         todo = [model]
         while todo and len(seen) < _MOST_OBJECTS:
@@ -131,7 +134,11 @@ class Snapshot:
             return self._note_attributes(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
-            return [*values_of(copy), *(self._note_attributes(value) if is_users_class(type(value)) else ())]
+            return [
+                *(copy if isinstance(copy, dict) else ()),
+                *values_of(copy),
+                *(self._note_attributes(value) if is_users_class(type(value)) else ()),
+            ]
         value = unwrapped(value)
         if isinstance(value, tuple):
             return list(value)
@@ -142,6 +149,11 @@ class Snapshot:
             return []
         if isinstance(value, types.MethodType):
             return [value.__func__, value.__self__]
+        if isinstance(value, weakref.ref):
+            return [value()]
+        if isinstance(value, CACHED):
+            self._caches.append((value, value.cache_info().currsize))
+            return [value.__wrapped__]
         if isinstance(value, functools.partial):
             return [value.func, *value.args, *value.keywords.values()]
         if is_changeable(value):
@@ -158,7 +170,10 @@ class Snapshot:
             return [each for each in plain.values() if isinstance(each, CONTAINERS)]
         elif is_users_class(value):
             self._classes.append((value, class_values(value)))
-            return list(class_values(value).values())
+            return [
+                *class_values(value).values(),
+                *(each for each in vars(value).values() if isinstance(each, CACHED)),
+            ]
         elif is_users_function(value):
             return self._note_function(value)
         return []
@@ -288,6 +303,9 @@ class Snapshot:
             refill(container, before)
         for each in self._arrays:
             each.put_back()
+        for function, size in self._caches:
+            if size == 0:  # otherwise nobody can tell which results are new
+                function.cache_clear()
 
 
 def _new_values(value: Any, before: Any, old: set[int], changed: set[int]) -> list[Any]:

@@ -1,17 +1,44 @@
-"""Arrays and tensors that Python code may change in place: their contents at one moment. Imports no framework."""
+"""Arrays, tensors and buffers that Python code may change in place: their contents at one moment. Imports no framework."""
 
 from __future__ import annotations
 
-from typing import Any
+import io
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
 _MOST_BYTES = 1 << 24
+BUFFERS = (bytearray, io.StringIO, io.BytesIO)
+
+
+class Buffered(NamedTuple):
+    """The contents of a buffer, and the place at which one in memory that stands for a file is read and written."""
+
+    contents: Any
+    place: int
+
+
+def buffered(buffer: Any) -> Buffered | None:
+    """None for a buffer that is closed."""
+    if isinstance(buffer, bytearray):
+        return Buffered(bytes(buffer), 0)
+    return None if buffer.closed else Buffered(buffer.getvalue(), buffer.tell())
+
+
+def refill_buffer(buffer: Any, before: Buffered | None) -> None:
+    if isinstance(buffer, bytearray) and before is not None:
+        buffer[:] = before.contents
+    elif before is not None and not buffer.closed:
+        buffer.seek(0)
+        buffer.truncate()
+        buffer.write(before.contents)
+        buffer.seek(before.place)
 
 
 class InPlace:
-    """The contents of an array of NumPy or a tensor of PyTorch."""
+    """The contents of an array of NumPy, a tensor of PyTorch or a buffer of Python."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -19,6 +46,8 @@ class InPlace:
         self._version = _version(array)
 
     def has_changed(self) -> bool:
+        if isinstance(self.array, BUFFERS):
+            return buffered(self.array) != self._content
         if isinstance(self.array, np.ndarray):
             return bool(self.array.tobytes() != self._content.tobytes())
         # Without gradients, PyTorch does not count what its functions for lists of tensors (`_foreach`) write.
@@ -27,7 +56,9 @@ class InPlace:
     def put_back(self) -> None:
         if not self.has_changed():
             return
-        if isinstance(self.array, np.ndarray):
+        if isinstance(self.array, BUFFERS):
+            refill_buffer(self.array, self._content)
+        elif isinstance(self.array, np.ndarray):
             if self.array.flags.writeable:
                 self.array[...] = self._content
         else:
@@ -36,7 +67,9 @@ class InPlace:
 
 
 def is_changeable(value: Any) -> bool:
-    """Whether a value is such an array or tensor, is no weight, and is small enough to be copied."""
+    """Whether a value is such an array, tensor or buffer, is no weight, and is small enough to be copied."""
+    if isinstance(value, BUFFERS):
+        return not getattr(value, "closed", False) and sys.getsizeof(value) <= _MOST_BYTES
     if isinstance(value, np.ndarray):
         return value.nbytes <= _MOST_BYTES
     if not (hasattr(type(value), "copy_") and ops.is_tensor(value)) or value.requires_grad or value.is_meta:
@@ -46,6 +79,8 @@ def is_changeable(value: Any) -> bool:
 
 
 def _copy(array: Any) -> Any:
+    if isinstance(array, BUFFERS):
+        return buffered(array)
     return array.copy() if isinstance(array, np.ndarray) else array.detach().clone()
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from abreast import contexts
 from abreast.exact.containers import contents_of
 from abreast.exact.python_changes import OF_A_BUILD, announce
-from abreast.exact.python_values import ABSENT, PLAIN, Glance, Held, Place, PythonValues, differing
+from abreast.exact.python_values import ABSENT, PLAIN, Glance, Held, Place, PythonValues, differing, empty_caches
 from abreast.replacing import put_on
 from abreast.users_functions import package_of
 
@@ -114,6 +114,7 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     """
     values = PythonValues(model)
     before = begun = values.held()
+    caches = empty_caches(model)
     context = context_before_call = contextvars.copy_context()
     call = model.call
 
@@ -129,6 +130,8 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     finally:
         if undo is not None:
             undo()
+    for function in caches:  # their results have come with changes that are put back
+        function.cache_clear()
     now = values.held()
     if not has_made():
         values.put_back_unless_built(before, now)

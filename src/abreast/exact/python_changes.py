@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from abreast.exact.members import members
+from abreast.exact.own_step import overrides_step
 from abreast.exact.python_values import Marks, Place, PythonValues, unlike
 from abreast.exact.users_code import first_of, names_of_users_code
 from abreast.exact.warn_once import warn_once
@@ -131,15 +132,14 @@ def _number(mark: Any) -> float | None:
         return None
 
 
-def tell_of_effects(model: Any, kind: str, own_step: bool, num_replicas: int) -> None:
-    """Print, once for each code of the user's, that every replica of this process runs it at each step."""
+def tell_of_effects(model: Any, kind: str, num_devices: int) -> None:
+    """Print, once for each code of the user's, that every device runs it: not all that it does can be as on one device."""
     told = _told.setdefault(model, set())
-    names = names_of_users_code(model, members(model), kind if own_step else None)
+    names = names_of_users_code(model, members(model), kind if overrides_step(model, kind) else None)
     if new := [name for name in names if name not in told]:
         tell_for_all(
-            f"run_eagerly: each of {num_replicas} replicas in this process runs the Python code of {first_of(new)}. Attributes, "
-            "containers, arrays and globals become as on one device; prints, files, caches, the environment and other effects "
-            f"come {num_replicas} times"
+            f"each of {num_devices} devices runs the Python code of {first_of(new)}, and so does the row check: prints, files "
+            "and other effects outside of the model come more often than on one device"
         )
     told.update(new)
 

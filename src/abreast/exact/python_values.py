@@ -13,6 +13,7 @@ import operator
 import threading
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ import keras
 import numpy as np
 
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
-from abreast.exact.dry_run import is_own
+from abreast.exact.dry_run import CACHED, is_own
+from abreast.exact.in_place import BUFFERS, Buffered, buffered, is_changeable, refill_buffer
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.keras_private.modules import KERAS, module_of
 from abreast.users_functions import (
@@ -176,6 +178,11 @@ def thread_locals(model: Any) -> list[Any]:
     return [each for each in _reached(model) if isinstance(each, threading.local)]
 
 
+def empty_caches(model: Any) -> list[Any]:
+    """The functions under `functools.cache` or `lru_cache` that a model reaches and that hold no result."""
+    return [each for each in _reached(model) if isinstance(each, CACHED) and each.cache_info().currsize == 0]
+
+
 def unlike(marks: Marks, before: Marks) -> list[Place]:
     """The places whose marks are not as before."""
     return [place for place, mark in marks.items() if mark != before.get(place, _ABSENT)]
@@ -236,7 +243,12 @@ def _of_object(value: Any, named: Names) -> Iterator[_Space]:
     )
 
 
-_SIMPLE = ("types", "collections", "argparse")  # modules of Python with classes that only hold what code puts into them
+_SIMPLE = (
+    "types",
+    "collections",
+    "argparse",
+    "weakref",
+)  # modules of Python with classes that only hold what code puts into them
 # Keras sets attributes of such objects.
 _KINDS = (keras.Layer, keras.Operation, keras.optimizers.Optimizer, keras.metrics.Metric, keras.losses.Loss)
 
@@ -314,7 +326,10 @@ def _is_code(value: Any) -> bool:
 def _held(value: Any, kinds: set[type]) -> list[Any]:
     """The values that an object or a function holds, or reads by name; of its class, if that is none of `kinds`."""
     if (contents := contents_of(value)) is not None:
-        return [*values_of(contents), *(_of_own(value, kinds) if is_own(value) else ())]
+        keys = contents if isinstance(contents, dict) else ()
+        return [*keys, *values_of(contents), *(_of_own(value, kinds) if is_own(value) else ())]
+    if isinstance(value, weakref.ref):
+        return [value()]
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, keras.Variable):
@@ -354,6 +369,8 @@ def _copied(value: Any, budget: list[int], depth: int = _HELD_DEPTH) -> Held:
     plain = unwrapped(value)
     if isinstance(plain, np.ndarray):
         return Held(value, _copied_array(plain) if plain.flags.writeable else None)
+    if isinstance(plain, BUFFERS):
+        return Held(value, buffered(plain) if is_changeable(plain) else None)
     contents = contents_of(plain) if isinstance(plain, CONTAINERS) else None
     if contents is None:
         return Held(value, None)
@@ -389,7 +406,7 @@ def _are_same(one: Held, other: Held) -> bool:
     mine, theirs = one.contents, other.contents
     if mine is None or theirs is None:
         return mine is theirs
-    if isinstance(mine, Glance) or isinstance(theirs, Glance):
+    if isinstance(mine, Glance | Buffered) or isinstance(theirs, Glance | Buffered):
         return bool(mine == theirs)
     if isinstance(mine, np.ndarray):
         return bool(mine.tobytes() == theirs.tobytes())
@@ -403,6 +420,8 @@ def _refill(held: Held) -> None:
     if isinstance(held.contents, np.ndarray):
         if held.value.flags.writeable:
             np.copyto(held.value, held.contents)
+    elif isinstance(held.contents, Buffered):
+        refill_buffer(held.value, held.contents)
     elif held.contents is not None and not isinstance(held.contents, Glance):
         values = [each.value for each in held.items]
         is_dict = isinstance(held.contents, dict)
@@ -421,6 +440,8 @@ def _mark(value: Any, depth: int = _DEPTH) -> Any:
             return kind.__repr__(value)  # a class of the user may have one of its own
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tobytes() if value.dtype.kind in "biufcSU" and value.nbytes <= _MOST_BYTES else value.shape
+    if isinstance(value, BUFFERS):
+        return buffered(value) if is_changeable(value) else None
     if (contents := contents_of(value)) is not None or isinstance(value, tuple):
         return _mark_of_items(value if contents is None else contents, depth)
     if type(value).__name__.endswith("_iterator"):

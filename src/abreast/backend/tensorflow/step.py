@@ -83,8 +83,8 @@ class Program:
         self._relations = None if found is None else found.for_rows(staged.counts)
         if self._is_eager:
             noting = nullcontext() if self._is_noted else exact.announcing_draws(self.model)
-            if not self._num_eager and len(self.variables.devices) > 1:
-                exact.tell_of_effects(self.model, self.kind, self.own_step, len(self.variables.devices))
+            if not self._num_eager and self.placement.num_devices > 1:
+                exact.tell_of_effects(self.model, self.kind, self.placement.num_devices)
             self._is_noted = True
             with AT_WORK, self.variables.turn(), noting:
                 self.variables.work(adds_up=self._adds_up)

@@ -86,6 +86,7 @@ class JointSteps:
         self._stage, self._ranks = stage, ranks
         self._check = exact.RowCheck(kind, model, placement.check_rows)
         self._compares = False  # whether the ranks compare what they compute before the next step
+        self._has_told = placement.num_devices == 1  # of the user's code that every rank runs
 
     def run(self, batches: Iterator[Any]) -> Any:
         """See `StepFunction.run`."""
@@ -114,6 +115,9 @@ class JointSteps:
             checked = self._check.is_due
             if checked:
                 self._check_rows(taken)
+            if not self._has_told:
+                exact.tell_of_effects(self._model, self._kind, self._placement.num_devices)
+                self._has_told = True
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
             meanwhile = None if handed is None else handed.read_early
