@@ -1,4 +1,4 @@
-"""Values of context variables (`contextvars`): those of another context, and those of before a block of code.
+"""What code of this thread finds around it, context variables (`contextvars`) and the environment: as before a block of code.
 
 Imports no framework.
 """
@@ -6,6 +6,7 @@ Imports no framework.
 from __future__ import annotations
 
 import contextvars
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -26,9 +27,12 @@ def take_over(context: contextvars.Context) -> None:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Inside, variables may be set; at the end, they have their values of before."""
-    before = contextvars.copy_context()
+    """Inside, variables, also those of the environment, may be set; at the end, they have their values of before."""
+    before, environment = contextvars.copy_context(), dict(os.environ)
     try:
         yield
     finally:
         take_over(before)
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)

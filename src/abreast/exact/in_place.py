@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import io
 import sys
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from keras import ops
 
 _MOST_BYTES = 1 << 24
-BUFFERS = (bytearray, io.StringIO, io.BytesIO)
+BUFFERS = (bytearray, array.array, io.StringIO, io.BytesIO)
 
 
 class Buffered(NamedTuple):
@@ -22,15 +23,17 @@ class Buffered(NamedTuple):
 
 def buffered(buffer: Any) -> Buffered | None:
     """None for a buffer that is closed."""
-    if isinstance(buffer, bytearray):
-        return Buffered(bytes(buffer), 0)
+    if not isinstance(buffer, io.IOBase):
+        return Buffered(buffer[:], 0)
     return None if buffer.closed else Buffered(buffer.getvalue(), buffer.tell())
 
 
 def refill_buffer(buffer: Any, before: Buffered | None) -> None:
-    if isinstance(buffer, bytearray) and before is not None:
+    if before is None:
+        return
+    if not isinstance(buffer, io.IOBase):
         buffer[:] = before.contents
-    elif before is not None and not buffer.closed:
+    elif not buffer.closed:
         buffer.seek(0)
         buffer.truncate()
         buffer.write(before.contents)
@@ -40,10 +43,10 @@ def refill_buffer(buffer: Any, before: Buffered | None) -> None:
 class InPlace:
     """The contents of an array of NumPy, a tensor of PyTorch or a buffer of Python."""
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self._content = _copy(array)
-        self._version = _version(array)
+    def __init__(self, value: Any) -> None:
+        self.array = value
+        self._content = _copy(value)
+        self._version = _version(value)
 
     def has_changed(self) -> bool:
         if isinstance(self.array, BUFFERS):
@@ -78,11 +81,11 @@ def is_changeable(value: Any) -> bool:
     return is_dense and not value.is_inference() and value.nbytes <= _MOST_BYTES
 
 
-def _copy(array: Any) -> Any:
-    if isinstance(array, BUFFERS):
-        return buffered(array)
-    return array.copy() if isinstance(array, np.ndarray) else array.detach().clone()
+def _copy(value: Any) -> Any:
+    if isinstance(value, BUFFERS):
+        return buffered(value)
+    return value.copy() if isinstance(value, np.ndarray) else value.detach().clone()
 
 
-def _version(array: Any) -> int:
-    return int(getattr(array, "_version", 0))
+def _version(value: Any) -> int:
+    return int(getattr(value, "_version", 0))

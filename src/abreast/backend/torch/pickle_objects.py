@@ -336,7 +336,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (contextvars.ContextVar, lambda variable: (contextvars.ContextVar, (variable.name,))),  # its value follows
     (threading.local, lambda local: (_make_local, (type(local),), dict(vars(local)), None, None, _set_attributes)),
     (threading.Event, lambda event: (_make_event, (event.is_set(),))),
-    (threading.Condition, lambda condition: (threading.Condition, ())),
+    (threading.Condition, lambda condition: (threading.Condition, (condition._lock,))),
     (weakref.ref, lambda reference: (_weak, (reference(),))),
     ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _reduce_weak_dict),
     (weakref.WeakSet, lambda weak: (_make_weak, (type(weak), list(weak)))),

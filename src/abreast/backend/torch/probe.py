@@ -187,11 +187,15 @@ def _forget_step(scaler: Any) -> None:
 
 
 def _note(optimizer: Any, known: dict[Any, Any]) -> None:
-    """Keep the state of one of PyTorch's own optimizers before its first step in a run, and record its gradients."""
+    """Let one of PyTorch's own optimizers work on a copy of its state, from its first step in a run; record its gradients.
+
+    The state itself stays as it is, also for a `state_dict` that the user holds.
+    """
     run = exact.running()
     if run is None:
         return
     if optimizer not in known:
         with _disable_current_modes():  # these writes are not the step's
-            known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+            known[optimizer] = dict(optimizer.state)
+            optimizer.state.update({parameter: copy.deepcopy(state) for parameter, state in known[optimizer].items()})
     run.note_gradients(dense_ones([each.grad for group in optimizer.param_groups for each in group["params"]]))

@@ -188,7 +188,7 @@ class Walk:
         visited.add(id(holder))
         if isinstance(holder, type):
             self._watch_class(holder, names)
-        else:
+        elif is_users(holder.__name__) or sys.modules.get(holder.__name__) is holder:  # else like `torch.ops.aten`
             present = [name for name in names if name in vars(holder) and _is_searched(holder, vars(holder)[name])]
             self._watch_names(vars(holder), present)
             for name in present:

@@ -1,6 +1,8 @@
-"""A layer whose counters are behind a key, a weak reference and a bound method, and in buffers."""
+"""A layer whose counters are behind a key, a weak reference and a bound method, in buffers and a queue."""
 
+import array
 import io
+import queue
 import weakref
 
 import keras
@@ -28,6 +30,8 @@ class Counting(keras.layers.Layer):
         self.log = [].append
         self.bytes = bytearray(2)
         self.text = io.StringIO()
+        self.array = array.array("l", [0])
+        self.waiting = queue.Queue()
 
     def call(self, x):
         (counter,) = self.by_key
@@ -35,7 +39,10 @@ class Counting(keras.layers.Layer):
         self.log(count)
         self.bytes[0] += 1
         self.text.write(f"call {count}\n")
-        return x * (count + len(self.log.__self__) + self.bytes[0] + len(self.text.getvalue())) / 20
+        self.array[0] += 1
+        self.waiting.put(count)
+        counts = len(self.log.__self__), self.bytes[0], len(self.text.getvalue()), self.array[0], self.waiting.qsize()
+        return x * (count + sum(counts)) / 30
 
 
 x, y = regression(rows=64)
@@ -47,5 +54,5 @@ result = {
     "history": history,
     "model": model,
     "counts": [*(each.count for each in layer.by_key), layer.weak().count, len(layer.log.__self__), layer.bytes[0]],
-    "text": len(layer.text.getvalue()),
+    "buffers": [len(layer.text.getvalue()), layer.array[0], layer.waiting.qsize()],
 }
