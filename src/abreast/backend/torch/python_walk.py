@@ -33,6 +33,8 @@ from abreast.users_functions import full_cells, globals_read, names_read, texts_
 
 # Through these, code reads globals without naming them.
 _BY_TEXT = {"globals", "vars", "eval", "exec", "modules", "__main__"}
+_IMPORTING = {"import_module", "__import__"}
+_BY_NAME = {"getattr", *_IMPORTING}  # with these, code reads names of a module that may be in variables
 _IF_THERE = {"getattr", "hasattr", "AttributeError"}  # with these, code reads names that a module may lack
 # Modules of which only plain values are searched.
 _PROCESS_MODULES = {"builtins", "io", "logging", "os", "sys", "threading"}
@@ -173,6 +175,8 @@ class Walk:
             self.of_a_process |= dict.fromkeys(own, function)
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
         modules += [cell.cell_contents for cell in full_cells(function)]
+        if not _IMPORTING.isdisjoint(attributes):
+            modules += [sys.modules.get(text) for text in _texts(function.__code__)]
         visited: set[int] = set()
         for module in modules:
             self._watch_attributes(module, attributes, visited)
@@ -180,6 +184,12 @@ class Walk:
                 self._watch_unnamed(vars(module), attributes & vars(module).keys())
             if isinstance(module, types.ModuleType) and not _IF_THERE.isdisjoint(attributes):
                 self._watch_names(vars(module), (attributes | texts_in(function.__code__)) - vars(module).keys())
+            if (
+                isinstance(module, types.ModuleType)
+                and not _BY_NAME.isdisjoint(attributes)
+                and is_users(module.__name__)
+            ):
+                self._watch_names(vars(module), [name for name in vars(module) if not name.startswith("__")])
 
     def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
         """Watch a module's attributes that a function names, and likewise in the modules and classes named there."""
@@ -256,12 +266,19 @@ def _is_searched(module: types.ModuleType, value: Any) -> bool:
     return top != "abreast" and (top not in _PROCESS_MODULES or isinstance(value, PLAIN))
 
 
-def _names_in_texts(code: types.CodeType) -> Iterator[str]:
-    """The names in the texts of a function that are Python, as `eval` takes them."""
+def _texts(code: types.CodeType) -> Iterator[str]:
+    """The texts in a function's code, and in the functions inside it."""
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
-            yield from _names_in_texts(each)
-        elif isinstance(each, str) and not each.isidentifier():
+            yield from _texts(each)
+        elif isinstance(each, str):
+            yield each
+
+
+def _names_in_texts(code: types.CodeType) -> Iterator[str]:
+    """The names in the texts of a function that are Python, as `eval` takes them."""
+    for each in _texts(code):
+        if not each.isidentifier():
             with suppress(SyntaxError, ValueError):
                 yield from names_read(compile(each, "<text>", "exec"))
 
