@@ -9,6 +9,7 @@ state that Keras does not see. Imports no framework.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import types
 import weakref
@@ -51,6 +52,10 @@ CACHED = type(functools.cache(repr))  # a function under `functools.cache` or `l
 _MISSING = object()
 _GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
+_MOST_LEAVES = 1000  # values in a container that `Snapshot.numbers` reports
+_DEPTH = 4  # of containers and objects in one another, likewise
+# Objects that hold a model; what they leave is looked for where it is.
+_NOT_ENTERED = (keras.Layer, keras.Variable, keras.optimizers.Optimizer, keras.callbacks.Callback, keras.losses.Loss)
 _MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
 # Of a layer: the losses of its present call, and what PyTorch keeps, which other rules combine.
 _OF_KERAS = ("_losses", "_loss_ids", "_buffers", "_parameters")
@@ -239,6 +244,9 @@ class Snapshot:
         for space, before in (*self._globals, *self._read):
             for name, value in before.items():
                 found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old, changed))
+        for kind, before in self._classes:
+            for name, value in class_values(kind).items():
+                found[_GLOBAL, name] = _arrays(_new_values(value, before.get(name), old, changed))
         for name, value in self._named:
             if id(value) in changed:
                 found[_GLOBAL, name] = _arrays([value])
@@ -309,11 +317,33 @@ class Snapshot:
 
 
 def _new_values(value: Any, before: Any, old: set[int], changed: set[int]) -> list[Any]:
-    """The new or changed values in an attribute: itself, or the items of its container that no container held before."""
-    contents = unwrapped(value)
-    if isinstance(contents, (*CONTAINERS, tuple)):
-        return [leaf for each in values_of(contents) if id(each) not in old for leaf in _leaves(each)]
-    return [] if value is before and id(value) not in changed else [value]
+    """The new or changed values in an attribute: itself, or those in its container that no container held before."""
+    if contents_of(value) is None and not isinstance(value, tuple):
+        return [] if value is before and id(value) not in changed else list(_leaves(value))[:_MOST_LEAVES]
+    return list(itertools.islice(_new_items(value, old, set()), _MOST_LEAVES))
+
+
+def _new_items(container: Any, old: set[int], seen: set[int]) -> Iterator[Any]:
+    if id(container) in seen:
+        return
+    seen.add(id(container))
+    for each in values_of(container if isinstance(container, tuple) else contents_of(container)):
+        if id(each) not in old:
+            yield from _leaves(each)
+        elif contents_of(each) is not None or isinstance(each, tuple):
+            yield from _new_items(each, old, seen)
+
+
+def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+    """The values in a container or in an object of the user, which may be in others; any other value itself."""
+    contents = list(value) if isinstance(value, tuple) else contents_of(value)
+    if contents is None and is_users_class(type(value)) and not isinstance(value, _NOT_ENTERED):
+        contents = [*getattr(value, "__dict__", {}).values(), *slots_of(value).values()]
+    if contents is None:
+        yield value
+    elif depth:
+        for each in values_of(contents):
+            yield from _leaves(each, depth - 1)
 
 
 def _arrays(values: list[Any]) -> list[Any]:
@@ -321,10 +351,6 @@ def _arrays(values: list[Any]) -> list[Any]:
     with suppress(TypeError, ValueError):  # text
         return [np.asarray(ops.convert_to_numpy(each), "float64") for each in values if _is_number(each)]
     return []
-
-
-def _leaves(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _is_number(value: Any) -> bool:

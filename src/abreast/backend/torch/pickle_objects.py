@@ -58,8 +58,8 @@ def reducer(value: Any) -> Callable[[Any], Any] | None:
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce
-    if _is_named(value):
-        return _reduce_named
+    if _is_named(value) or _hands_on(type(value)):
+        return _reduce_attributes
     name = _name_of_mark(value)
     return None if name is None else lambda mark: (getattr, (sys.modules[type(mark).__module__], name))
 
@@ -71,7 +71,24 @@ def _is_named(value: Any) -> bool:
     return is_own and not can_import(kind.__module__) and isinstance(value.__reduce__(), str)
 
 
-def _reduce_named(value: Any) -> Any:
+def _hands_on(kind: Any) -> bool:
+    """Whether objects of a user's class answer unknown names from what they hold: `__setstate__` is one, before they hold it."""
+    is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    has_own_state = hasattr(kind, "__setstate__") or kind.__getstate__ is not object.__getstate__
+    is_python = all(each.__flags__ & _IN_PYTHON and "__slots__" not in vars(each) for each in kind.__mro__[:-1])
+    return (
+        hasattr(kind, "__getattr__")
+        and is_users(kind.__module__)
+        and is_plain_object
+        and is_python
+        and not has_own_state
+    )
+
+
+_IN_PYTHON = 1 << 9  # Python's flag for classes made at run time
+
+
+def _reduce_attributes(value: Any) -> Any:
     return object.__new__, (type(value),), vars(value), None, None, _set_attributes
 
 
