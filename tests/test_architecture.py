@@ -58,6 +58,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         apart_from_sources
         arrays
         asked_to_end
+        contexts
         cpu
         deterministic
         device_list

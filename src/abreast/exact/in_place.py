@@ -23,7 +23,7 @@ class Buffered(NamedTuple):
 
 def buffered(buffer: Any) -> Buffered | None:
     """None for a buffer that is closed."""
-    if not isinstance(buffer, io.IOBase):
+    if not isinstance(buffer, (io.StringIO, io.BytesIO)):
         return Buffered(buffer[:], 0)
     return None if buffer.closed else Buffered(buffer.getvalue(), buffer.tell())
 
@@ -50,7 +50,7 @@ class InPlace:
 
     def has_changed(self) -> bool:
         if isinstance(self.array, BUFFERS):
-            return buffered(self.array) != self._content
+            return bool(buffered(self.array) != self._content)
         if isinstance(self.array, np.ndarray):
             return bool(self.array.tobytes() != self._content.tobytes())
         # Without gradients, PyTorch does not count what its functions for lists of tensors (`_foreach`) write.
