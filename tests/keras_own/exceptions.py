@@ -27,7 +27,6 @@ _TF_DISTRIBUTE = "the test trains under `tf.distribute`, which does not mix with
 _TABLE = "the model holds a lookup table of TensorFlow, which cannot be sent to another process: refused by name"
 _RAGGED = "ragged rows are not cut into shards: refused by name before the first step"
 _DENSE = "the test wants its layers to get sparse tensors, and batches are made dense: the numbers are the same"
-_TRACES = "the test counts traces of a `train_step`, which each replica traces once"
 _WARNS = "the test counts a warning of Keras's in the model's `call`, which each replica runs, and the look at the rows"
 _FLOAT8 = "the test trains in float8, whose scales replicas would add up: refused by name before the first step"
 _MODEL_PARALLEL = "the test sets a `keras.distribution.ModelParallel`: refused by name before the first step"
@@ -58,7 +57,6 @@ EXCEPTIONS: tuple[Named, ...] = (
         Named(f"::test_quantize_{name}", _FLOAT8, ("tensorflow", "torch"))
         for name in ("dtype_argument_float8", "float8_fitting")
     ),
-    Named("::test_retracing", _TRACES, ("tensorflow",)),
     Named("::test_warning_for_mismatched_inputs_structure", _WARNS, ("tensorflow", "torch")),
 )
 

@@ -39,6 +39,7 @@ from abreast.exact.probe import Probe
 from abreast.exact.python_changes import (
     BuildChanges,
     ReplicaChanges,
+    note_second_trace,
     noting_build,
     tell_of_effects,
     was_changed_by_build,
@@ -115,6 +116,7 @@ __all__ = [
     "metrics",
     "name_of",
     "names_in",
+    "note_second_trace",
     "noting_build",
     "of_calls",
     "optimizers",

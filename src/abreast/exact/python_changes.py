@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from abreast.exact.members import members
 from abreast.exact.own_step import overrides_step
@@ -22,6 +22,7 @@ from abreast.exact.warn_once import warn_once
 from abreast.stderr import tell_for_all
 
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the names of code, by model
+_traced_twice: WeakSet[Any] = WeakSet()  # models whose next step plain Keras traces twice
 # Names of the values that a model's build changed.
 _of_build: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
 _OF_EACH_STEP = (
@@ -33,8 +34,8 @@ _OF_A_TRACE = (
     "otherwise: the value of the last one stays. A variable (add_weight) would be that of one device"
 )
 _OF_TRACES = (
-    "the step changes it in Python. Such code runs only while a step is traced, and plain Keras traces some steps more often: "
-    "once more after the optimizer or a metric has made its variables. A variable (add_weight) would be equal"
+    "the step changes it in Python. Such code runs only while a step is traced, and plain Keras traces this one twice, because "
+    "the optimizer or a metric makes its variables. A variable (add_weight) would be equal"
 )
 OF_A_BUILD = (
     "the step changes it in Python, and abreast runs this code once more than plain Keras, to build the model. A variable "
@@ -65,7 +66,9 @@ class ReplicaChanges:
     def announce(self) -> None:
         """Warn, once per model, of the values that replicas do not find alike."""
         announce(self._model, self._found, _OF_EACH_STEP if self._is_eager else _OF_A_TRACE)
-        if not self._is_eager and self._before is not None and self._of_first:
+        traces_twice = self._model in _traced_twice
+        _traced_twice.discard(self._model)
+        if traces_twice and self._before is not None and self._of_first:
             counted = _counted(self._before, self._of_first[-1])
             names = [self._values.name(place) for place in counted if not self._are_rows(0, self._of_first[-1][place])]
             announce(self._model, set(names) - self._found.keys(), _OF_TRACES)
@@ -112,24 +115,33 @@ def noting_build(model: Any) -> Iterator[None]:
     _of_build[model] = frozenset(map(values.name, _numbers_unlike(values.marks(), before)))
 
 
+def note_second_trace(model: Any) -> None:
+    """Note that plain Keras would trace a model's next step twice, since that makes the variables of the optimizer or metrics.
+
+    What a build has changed for good counts as a trace.
+    """
+    if not was_changed_by_build(model):
+        _traced_twice.add(model)
+
+
 def _numbers_unlike(marks: Marks, before: Marks) -> list[Place]:
     """The places with a value of a known kind that is not as before: a number of rows may be unknown."""
     return [place for place in unlike(marks, before) if marks[place] is not None]
 
 
 def _counted(before: Marks, after: Marks) -> list[Place]:
-    """The places whose number, or the number of whose items, is another one after a step."""
-    return [place for place in unlike(after, before) if _number(before.get(place)) != _number(after[place]) is not None]
+    """The places with other numbers, alone or in a container, or with a container of another length."""
+    return [place for place in unlike(after, before) if [] != _numbers(before.get(place)) != _numbers(after[place])]
 
 
-def _number(mark: Any) -> float | None:
-    """The number of which this is a mark, or the number of items."""
-    if isinstance(mark, tuple) and len(mark) == 2 and isinstance(mark[1], list):
-        return float(mark[0])
-    try:
-        return float(mark) if isinstance(mark, str) else None
-    except ValueError:
-        return None
+def _numbers(mark: Any) -> list[Any]:
+    """The numbers, lengths and arrays of which this is a mark; no texts."""
+    if isinstance(mark, tuple | list):
+        return [number for each in mark for number in _numbers(each)]
+    if isinstance(mark, str):
+        with suppress(ValueError):
+            return [float(mark)]
+    return [mark] if isinstance(mark, int | bytes) else []
 
 
 def tell_of_effects(model: Any, kind: str, num_devices: int) -> None:

@@ -24,9 +24,11 @@ from abreast.replacing import replaced
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and, to train, its optimizer, before any is placed."""
     # A function under `tf.function` would keep the trace made here.
-    keeping = nullcontext() if kind == "train" else _keeping_optimizer(model)
-    with inlined(num_replicas=1), keeping, exact.noting_build(model), _leaving_values(model):
+    keeping, before = nullcontext() if kind == "train" else _keeping_optimizer(model), len(model.weights)
+    with _counting() as made, inlined(num_replicas=1), keeping, exact.noting_build(model), _leaving_values(model):
         _build_parts(kind, model, batch)
+    if len(made) > len(model.weights) - before and not model.run_eagerly:
+        exact.note_second_trace(model)
 
 
 def make_metrics(kind: Kind, model: Any, batch: HostBatch) -> None:
@@ -105,18 +107,22 @@ def _trace(kind: Kind, model: Any, batch: HostBatch) -> None:
 @contextmanager
 def _leaving_values(model: Any) -> Iterator[None]:
     """Inside, what the user's code sets in Python is put back, unless it makes variables: then it may say that they are there."""
-    before, made = _num_compiled(model), 0
+    before = _num_compiled(model)
+    with _counting() as made, exact.leaving_values(model, lambda: len(made) > _num_compiled(model) - before):
+        yield
+
+
+@contextmanager
+def _counting() -> Iterator[list[None]]:
+    """Inside, each variable that is made adds an entry to the list."""
+    made: list[None] = []
 
     def counting(make: Callable[..., Any], **options: Any) -> Any:
-        nonlocal made
-        made += 1
+        made.append(None)
         return make(**options)
 
-    with (
-        exact.leaving_values(model, lambda: made > _num_compiled(model) - before),
-        tf.variable_creator_scope(counting),
-    ):
-        yield
+    with tf.variable_creator_scope(counting):
+        yield made
 
 
 def _num_compiled(model: Any) -> int:
