@@ -9,7 +9,9 @@ state that Keras does not see. Imports no framework.
 from __future__ import annotations
 
 import functools
+import io
 import itertools
+import re
 import threading
 import types
 import weakref
@@ -53,6 +55,8 @@ _MISSING = object()
 _GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
 _MOST_LEAVES = 1000  # values in a container that `Snapshot.numbers` reports
+_LONGEST_TEXT = 1 << 16
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?")
 _DEPTH = 4  # of containers and objects in one another, likewise
 # Objects that hold a model; what they leave is looked for where it is.
 _NOT_ENTERED = (keras.Layer, keras.Variable, keras.optimizers.Optimizer, keras.callbacks.Callback, keras.losses.Loss)
@@ -337,7 +341,9 @@ def _new_items(container: Any, old: set[int], seen: set[int]) -> Iterator[Any]:
 def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
     """The values in a container or in an object of the user, which may be in others; any other value itself."""
     contents = list(value) if isinstance(value, tuple) else contents_of(value)
-    if contents is None and is_users_class(type(value)) and not isinstance(value, _NOT_ENTERED):
+    if contents is None and is_users_function(value):
+        contents = [cell.cell_contents for cell in full_cells(value)]
+    elif contents is None and is_users_class(type(value)) and not isinstance(value, _NOT_ENTERED):
         contents = [*getattr(value, "__dict__", {}).values(), *slots_of(value).values()]
     if contents is None:
         yield value
@@ -347,10 +353,22 @@ def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
 
 
 def _arrays(values: list[Any]) -> list[Any]:
-    """The numbers and tensors among some values."""
-    with suppress(TypeError, ValueError):  # text
-        return [np.asarray(ops.convert_to_numpy(each), "float64") for each in values if _is_number(each)]
-    return []
+    """The numbers and tensors among some values, and the numbers in each text."""
+    texts = [each.getvalue() if isinstance(each, io.StringIO) else each for each in values]
+    arrays = [_numbers_in(each) if isinstance(each, str) else _as_array(each) for each in texts]
+    return [each for each in arrays if each is not None]
+
+
+def _as_array(value: Any) -> Any:
+    with suppress(TypeError, ValueError):  # an array of texts
+        return np.asarray(ops.convert_to_numpy(value), "float64") if _is_number(value) else None
+    return None
+
+
+def _numbers_in(text: str) -> Any:
+    """The numbers in a text, such as a shape; None if there are none, or if it is long."""
+    numbers = _NUMBER.findall(text) if len(text) <= _LONGEST_TEXT else []
+    return np.array([float(each) for each in numbers]) if numbers else None
 
 
 def _is_number(value: Any) -> bool:
