@@ -161,7 +161,8 @@ class Snapshot:
         if isinstance(value, weakref.ref):
             return [value()]
         if isinstance(value, CACHED):
-            self._caches.append((value, value.cache_info().currsize))
+            if is_users_function(value.__wrapped__):
+                self._caches.append((value, value.cache_info().currsize))
             return [value.__wrapped__]
         if isinstance(value, functools.partial):
             return [value.func, *value.args, *value.keywords.values()]

@@ -180,7 +180,8 @@ def thread_locals(model: Any) -> list[Any]:
 
 def empty_caches(model: Any) -> list[Any]:
     """The functions under `functools.cache` or `lru_cache` that a model reaches and that hold no result."""
-    return [each for each in _reached(model) if isinstance(each, CACHED) and each.cache_info().currsize == 0]
+    cached = [each for each in _reached(model) if isinstance(each, CACHED) and _is_code(each.__wrapped__)]
+    return [each for each in cached if each.cache_info().currsize == 0]
 
 
 def unlike(marks: Marks, before: Marks) -> list[Place]:

@@ -6,6 +6,7 @@ Each rule has a function that describes the object and, where needed, a function
 from __future__ import annotations
 
 import contextvars
+import copyreg
 import ctypes
 import enum
 import functools
@@ -97,6 +98,7 @@ def _name_of_mark(value: Any) -> str | None:
     kind: Any = type(value)
     module = sys.modules.get(kind.__module__)
     is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    is_plain_object = is_plain_object and kind not in copyreg.dispatch_table
     if module is None or not is_plain_object or isinstance(value, type) or is_users(kind.__module__):
         return None
     name = next((name for name, each in vars(module).items() if each is value), None)
