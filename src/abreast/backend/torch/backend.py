@@ -25,6 +25,7 @@ from abreast.backend.torch import keras_ddp, seeds
 from abreast.backend.torch.alone import Alone
 from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.instruments import TorchInstruments
+from abreast.backend.torch.joint_steps import gives_results_by_users_code
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
@@ -144,7 +145,8 @@ class TorchBackend:
     def accept_state(self) -> None:
         """Record, before the user's code runs, that all ranks have the present Python state."""
         ranks = self._ranks
-        if (model := ranks.step_lock.last_model()) is not None:
+        model = ranks.step_lock.last_model()
+        if model is not None and not gives_results_by_users_code(model):
             with ranks.step_lock:
                 ranks.accept_state(model)
 

@@ -96,8 +96,9 @@ class JointSteps:
             taken.staged.counts, taken.staged.digest = self._counts(taken.counts), digest_of_text(str(taken.counts))
         # Between two steps of `train_on_batch` the user's code runs.
         handed = batches if isinstance(batches, Handed) else None
-        look = handed is None or handed.after_users_code
-        accept = handed is None or handed.before_users_code
+        own_results = gives_results_by_users_code(model)
+        look = handed is None or handed.after_users_code or own_results
+        accept = handed is None or handed.before_users_code or own_results
         with ranks.step_lock:
             result = self._prepared(taken, look, handed)()
             ranks.step_lock.note_step(model)
@@ -158,6 +159,11 @@ def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:
     on_cpu = device.startswith("cpu")
     sums = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
     return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {sums}",))
+
+
+def gives_results_by_users_code(model: Any) -> bool:
+    """Whether code of the user's gives the logs of a step: it runs in this process only, after the step."""
+    return exact.is_users(model, "get_metrics_result")
 
 
 def _build(model: Any, batch: HostBatch) -> None:
