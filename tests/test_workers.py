@@ -26,7 +26,7 @@ from abreast.errors import DataError, LaunchError, WorkerError
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes need Linux")
 
 _BODIES = """
-import os, signal, sys, time
+import builtins, os, signal, sys, time
 from abreast import workers
 
 def main(worker):
@@ -57,6 +57,9 @@ class OddError(Exception):
 def raise_odd(worker):
     time.sleep(0.3)
     raise OddError("the user's own words", 2)
+
+def raise_built_in(worker):
+    raise getattr(builtins, worker.argument.split(":")[1])("from the user's step")
 
 def complain_about_others(worker):
     with worker.phase(workers.COMMUNICATING):
@@ -188,6 +191,13 @@ def test_an_exception_arrives_with_its_traceback(start: StartJob) -> None:
     assert "OddError: the user's own words" in failure.message
     assert failure.remote_traceback is not None
     assert "in raise_odd" in failure.remote_traceback
+
+
+@pytest.mark.parametrize("kind", [FloatingPointError, KeyError, OSError, RuntimeError, StopIteration])
+def test_an_exception_of_a_built_in_kind_is_of_that_kind_here(start: StartJob, kind: type[Exception]) -> None:
+    failure = failure_of(start(f"raise_built_in:{kind.__name__}"))
+    assert isinstance(failure, kind) == (kind is not StopIteration)  # that one would end the user's loop in silence
+    assert f"raised {kind.__name__}: " in str(failure) and "hint" not in str(failure)
 
 
 def test_a_system_exit_is_a_failure(start: StartJob) -> None:

@@ -302,8 +302,8 @@ def _instead_of_zeros(model: Any) -> dict[int, Any]:
 
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
     """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
-    for place, value in whole.items():
-        if any(place in part and not are_close(part[place], value) for part in parts):
+    for place in dict.fromkeys(place for each in (whole, *parts) for place in each):
+        if any(not are_close(part.get(place, []), whole.get(place, [])) for part in parts):
             return place
     return None
 

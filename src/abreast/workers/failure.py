@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import functools
 import signal
 from collections.abc import Sequence
 
@@ -34,7 +36,7 @@ def error_of(worker: SupervisedWorker, job: str) -> WorkerError:
     start = f"rank {worker.rank} of {job}"
     if worker.complaint is not None:
         text = worker.complaint
-        return WorkerError(
+        return _also(text["type"])(
             f"{start} raised {text['type']}: {text['message']}",
             text["hint"],
             rank=worker.rank,
@@ -44,6 +46,17 @@ def error_of(worker: SupervisedWorker, job: str) -> WorkerError:
         return WorkerError(f"{start} {describe_exit(worker.exit_code)}", exit_hint(worker.exit_code), rank=worker.rank)
     hint = "the process was stopped, is swapping, or is in an endless loop; if it was only slow, raise the limit"
     return WorkerError(f"{start} {worker.hung}", hint, rank=worker.rank)
+
+
+@functools.cache
+def _also(name: str) -> type[WorkerError]:
+    """`WorkerError` as a class that code which expects a built-in exception of this name catches, too."""
+    kind = getattr(builtins, name, WorkerError)
+    if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(WorkerError, kind):
+        return WorkerError
+    if issubclass(kind, StopIteration | StopAsyncIteration):  # it would end a loop in silence
+        return WorkerError
+    return type("WorkerError", (WorkerError, kind), {"__module__": WorkerError.__module__})
 
 
 def describe_exit(code: int) -> str:
