@@ -129,7 +129,7 @@ class Replica:
         """`weight` as a tensor. A `cast` would not do: TensorFlow's rounds a Python number to float32 first."""
         if isinstance(self.rows, int) and isinstance(self.total_rows, int):
             return ops.convert_to_tensor(self.weight, dtype)
-        wide = dtype if str(dtype).rpartition(".")[2] == "float64" else "float32"
+        wide = "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
         return ops.cast(ops.cast(self.rows, wide) / ops.cast(self.total_rows, wide), dtype)
 
     def share_of(self, kind: str | None, dtype: Any) -> Any:
@@ -315,7 +315,7 @@ def is_number(value: Any) -> bool:
 
 def number_as(value: Any, dtype: Any) -> Any:
     """A number of rows for arithmetic with tensors of a type. In a narrow type, casting rounds it, as in plain Keras."""
-    is_ready = isinstance(value, (int, float)) and str(dtype).rpartition(".")[2] in ("float32", "float64")
+    is_ready = isinstance(value, (int, float)) and keras.backend.standardize_dtype(dtype) in ("float32", "float64")
     return value if is_ready else ops.cast(value, dtype)
 
 
