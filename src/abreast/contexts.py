@@ -33,6 +33,8 @@ def restored() -> Iterator[None]:
         yield
     finally:
         take_over(before)
-        if dict(os.environ) != environment:
-            os.environ.clear()
-            os.environ.update(environment)
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        for name, value in environment.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from abreast.keras_private.folder import FOLDER
@@ -56,4 +56,6 @@ def processor_seconds(thread: threading.Thread) -> float | None:
     """Seconds of a processor that a thread has used; None where the system does not tell, or the thread has ended."""
     if thread.ident is None or not thread.is_alive() or not hasattr(time, "pthread_getcpuclockid"):
         return None
-    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    with suppress(OSError):
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    return None

@@ -17,7 +17,7 @@ def unwrapped(value: Any) -> Any:
         inner = getattr(value, "__wrapped__", None)
         return getattr(value, "_storage", value) if inner is None else inner
     if isinstance(value, queue.Queue):
-        return value.queue
+        return vars(value).get("queue", value)
     if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, CONTAINERS):
         return value.__self__
     return value

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import queue
 import re
 import threading
 import types
@@ -27,7 +28,7 @@ from abreast import apart_from_sources, contexts
 from abreast.exact import global_draws
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.generators import GeneratorState, is_generator
-from abreast.exact.in_place import InPlace, is_changeable
+from abreast.exact.in_place import BUFFERS, InPlace, is_changeable
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.exact.replica import Replica
 from abreast.keras_private.backend import random as keras_random
@@ -54,10 +55,11 @@ CACHED = type(functools.cache(repr))  # a function under `functools.cache` or `l
 _MISSING = object()
 _GLOBAL = -1  # the owner of globals
 _MOST_OBJECTS = 100_000
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))  # a dict of words has many
 _MOST_LEAVES = 1000  # values in a container that `Snapshot.numbers` reports
 _LONGEST_TEXT = 1 << 16
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?")
-_DEPTH = 4  # of containers and objects in one another, likewise
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d*)?(?:e[+-]?\d+)?(?!\w)")  # no part of an address or a name
+_LEAF_DEPTH = 4  # of containers and objects in one another in which `Snapshot.numbers` looks for values
 # Objects that hold a model; what they leave is looked for where it is.
 _NOT_ENTERED = (keras.Layer, keras.Variable, keras.optimizers.Optimizer, keras.callbacks.Callback, keras.losses.Loss)
 _MOST_NUMBERS = 1 << 22  # limit for a value that `Snapshot.numbers` reports
@@ -127,12 +129,13 @@ class Snapshot:
         self._cells: list[tuple[Any, Any]] = []
         self._named: list[tuple[str, Any]] = []  # arrays that functions find in globals and outer variables
         self._generators: list[GeneratorState] = []
+        self._tuples: list[tuple[Any, ...]] = []
         self._caches: list[tuple[Any, int]] = []  # cached functions, and the number of their results
         seen: dict[int, Any] = {}
         todo = [model]
         while todo and len(seen) < _MOST_OBJECTS:
             value = todo.pop()
-            if id(value) not in seen:
+            if type(value) not in _PLAIN and id(value) not in seen:
                 seen[id(value)] = value
                 todo.extend(self._note(value))
         self._lend()
@@ -143,6 +146,8 @@ class Snapshot:
             return self._note_attributes(value)
         if (copy := contents_of(value)) is not None:
             self._items.append((value, copy))
+            if isinstance(value, queue.Queue):  # it counts its tasks, too
+                self._note_attributes(value)
             return [
                 *(copy if isinstance(copy, dict) else ()),
                 *values_of(copy),
@@ -150,6 +155,7 @@ class Snapshot:
             ]
         value = unwrapped(value)
         if isinstance(value, tuple):
+            self._tuples.append(value)
             return list(value)
         if isinstance(value, keras.Variable):  # its value is not Python's
             return [value.regularizer, value.constraint]
@@ -159,32 +165,33 @@ class Snapshot:
         if isinstance(value, types.MethodType):
             return [value.__func__, value.__self__]
         if isinstance(value, weakref.ref):
-            return [value()]
+            return [value(), *self._note_attributes_of_users(value)]
         if isinstance(value, CACHED):
             if is_users_function(value.__wrapped__):
                 self._caches.append((value, value.cache_info().currsize))
-            return [value.__wrapped__]
+            return self._note_attributes(value)
         if isinstance(value, functools.partial):
             return [value.func, *value.args, *value.keywords.values()]
         if is_changeable(value):
             self._arrays.append(InPlace(value))
-        elif is_own(value):
+            return self._note_attributes_of_users(value) if isinstance(value, BUFFERS) else []
+        if is_own(value):
             return [*self._note_attributes(value), *users_functions(type(value)), *type(value).__mro__]
-        elif has_slots(value):
+        if has_slots(value):
             return [*self._note_slots(value), *users_functions(type(value)), *type(value).__mro__]
-        elif is_users_module(value):
+        if is_users_module(value):
             plain = {
                 name: each for name, each in vars(value).items() if isinstance(each, (int, float, str, *CONTAINERS))
             }
             self._globals.append((vars(value), plain))
             return [each for each in plain.values() if isinstance(each, CONTAINERS)]
-        elif is_users_class(value):
+        if is_users_class(value):
             self._classes.append((value, class_values(value)))
             return [
                 *class_values(value).values(),
                 *(each for each in vars(value).values() if isinstance(each, CACHED)),
             ]
-        elif is_users_function(value):
+        if is_users_function(value):
             return self._note_function(value)
         return []
 
@@ -213,6 +220,12 @@ class Snapshot:
         self._owners.append(value)
         return [*vars(value).values(), *self._note_slots(value)]
 
+    def _note_attributes_of_users(self, value: Any) -> list[Any]:
+        """Likewise, of an object that has attributes of its own only if its class is the user's."""
+        if not is_users_class(type(value)) or not is_own(value):
+            return []
+        return [*self._note_attributes(value), *users_functions(type(value))]
+
     def _note_slots(self, value: Any) -> list[Any]:
         slots = slots_of(value)
         if has_slots(value):
@@ -239,22 +252,26 @@ class Snapshot:
         Arrays that were changed in place are among them. Those in globals have the owner -1.
         """
         changed = self.changed_in_place()
-        old = {id(value) for _, before in self._items for value in values_of(before)} - changed
+        containers = (*(before for _, before in self._items), *self._tuples)
+        old = {id(value) for each in containers for value in values_of(each)} - changed
+        unchanged: set[int] = set()
         found: dict[tuple[int, str], list[Any]] = {}
         for place, (attributes, before) in enumerate(self._attributes):
             left = left_by_calls(self._owners[place])
             for name, value in list(attributes.items()):
                 if name not in left and name not in _OF_KERAS:
-                    found[place, name] = _arrays(_new_values(value, before.get(name), old, changed))
+                    found[place, name] = _arrays(_new_values(value, before.get(name), old, changed, unchanged))
         for space, before in (*self._globals, *self._read):
             for name, value in before.items():
-                found[_GLOBAL, name] = _arrays(_new_values(space.get(name), value, old, changed))
+                arrays = _arrays(_new_values(space.get(name), value, old, changed, unchanged))
+                found.setdefault((_GLOBAL, name), []).extend(arrays)
         for kind, before in self._classes:
             for name, value in class_values(kind).items():
-                found[_GLOBAL, name] = _arrays(_new_values(value, before.get(name), old, changed))
+                arrays = _arrays(_new_values(value, before.get(name), old, changed, unchanged))
+                found.setdefault((_GLOBAL, name), []).extend(arrays)
         for name, value in self._named:
             if id(value) in changed:
-                found[_GLOBAL, name] = _arrays([value])
+                found.setdefault((_GLOBAL, name), []).extend(_arrays([value]))
         return {place: arrays for place, arrays in found.items() if arrays}
 
     def changed_in_place(self) -> set[int]:
@@ -321,31 +338,51 @@ class Snapshot:
                 function.cache_clear()
 
 
-def _new_values(value: Any, before: Any, old: set[int], changed: set[int]) -> list[Any]:
-    """The new or changed values in an attribute: itself, or those in its container that no container held before."""
+def _new_values(value: Any, before: Any, old: set[int], changed: set[int], unchanged: set[int]) -> list[Any]:
+    """The new or changed values in an attribute: itself, or those in its container that no container held before.
+
+    `unchanged`: identities of containers in which there are none; those that are found are added.
+    """
     if contents_of(value) is None and not isinstance(value, tuple):
-        return [] if value is before and id(value) not in changed else list(_leaves(value))[:_MOST_LEAVES]
-    return list(itertools.islice(_new_items(value, old, set()), _MOST_LEAVES))
+        return [] if value is before and id(value) not in changed else _first(_leaves(value))
+    seen: set[int] = set()
+    found = _first(_new_items(value, old, seen, unchanged))
+    if not found:
+        unchanged |= seen
+    return found
 
 
-def _new_items(container: Any, old: set[int], seen: set[int]) -> Iterator[Any]:
-    if id(container) in seen:
-        return
-    seen.add(id(container))
-    for each in values_of(container if isinstance(container, tuple) else contents_of(container)):
-        if id(each) not in old:
-            yield from _leaves(each)
-        elif contents_of(each) is not None or isinstance(each, tuple):
-            yield from _new_items(each, old, seen)
+def _first(leaves: Iterator[Any]) -> list[Any]:
+    return list(itertools.islice(leaves, _MOST_LEAVES))
 
 
-def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+def _new_items(container: Any, old: set[int], seen: set[int], unchanged: set[int]) -> Iterator[Any]:
+    todo = [container]
+    while todo:
+        container = todo.pop()
+        if id(container) in seen or id(container) in unchanged:
+            continue
+        seen.add(id(container))
+        for each in values_of(container if isinstance(container, tuple) else contents_of(container)):
+            if id(each) not in old:
+                yield from _leaves(each)
+            elif isinstance(each, (*CONTAINERS, tuple)):
+                todo.append(each)
+
+
+def _leaves(value: Any, depth: int = _LEAF_DEPTH) -> Iterator[Any]:
     """The values in a container or in an object of the user, which may be in others; any other value itself."""
+    kind = type(value)
+    if _is_number(value) or isinstance(value, (str, io.StringIO)):
+        yield value
+        return
+    if isinstance(value, _NOT_ENTERED):
+        return
     contents = list(value) if isinstance(value, tuple) else contents_of(value)
     if contents is None and is_users_function(value):
         contents = [cell.cell_contents for cell in full_cells(value)]
-    elif contents is None and is_users_class(type(value)) and not isinstance(value, _NOT_ENTERED):
-        contents = [*getattr(value, "__dict__", {}).values(), *slots_of(value).values()]
+    elif contents is None and is_users_class(kind):
+        contents = [*(vars(value).values() if kind.__dictoffset__ else ()), *slots_of(value).values()]
     if contents is None:
         yield value
     elif depth:
@@ -355,9 +392,13 @@ def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
 
 def _arrays(values: list[Any]) -> list[Any]:
     """The numbers and tensors among some values, and the numbers in each text."""
-    texts = [each.getvalue() if isinstance(each, io.StringIO) else each for each in values]
+    texts = [_text_of(each) if isinstance(each, io.StringIO) else each for each in values]
     arrays = [_numbers_in(each) if isinstance(each, str) else _as_array(each) for each in texts]
     return [each for each in arrays if each is not None]
+
+
+def _text_of(buffer: io.StringIO) -> str:
+    return "" if buffer.closed else io.StringIO.getvalue(buffer)
 
 
 def _as_array(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import io
 import sys
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,29 +16,41 @@ BUFFERS = (bytearray, array.array, io.StringIO, io.BytesIO)
 
 
 class Buffered(NamedTuple):
-    """The contents of a buffer, and the place at which one in memory that stands for a file is read and written."""
+    """The contents of a buffer; of one that stands for a file, its state with the place at which it is read and written."""
 
     contents: Any
-    place: int
+
+
+def size_of_buffer(buffer: Any) -> int:
+    """Bytes, or the characters up to the present place in a text."""
+    if isinstance(buffer, io.StringIO):
+        return 0 if buffer.closed else io.StringIO.tell(buffer)
+    return sys.getsizeof(buffer)
 
 
 def buffered(buffer: Any) -> Buffered | None:
-    """None for a buffer that is closed."""
-    if not isinstance(buffer, (io.StringIO, io.BytesIO)):
-        return Buffered(buffer[:], 0)
-    return None if buffer.closed else Buffered(buffer.getvalue(), buffer.tell())
+    """None for a buffer that is closed. A class of the user may have methods of its own, which are not called."""
+    if isinstance(buffer, bytearray | array.array):
+        return Buffered(bytes(memoryview(buffer).cast("B")))
+    if buffer.closed:
+        return None
+    kind: Any = io.StringIO if isinstance(buffer, io.StringIO) else io.BytesIO
+    return Buffered(kind.__getstate__(buffer)[:-1])  # without attributes
 
 
 def refill_buffer(buffer: Any, before: Buffered | None) -> None:
-    if before is None:
+    """Give a buffer its contents again. One whose memory other objects use keeps its length."""
+    if before is None or before == buffered(buffer):
         return
-    if not isinstance(buffer, io.IOBase):
-        buffer[:] = before.contents
-    elif not buffer.closed:
-        buffer.seek(0)
-        buffer.truncate()
-        buffer.write(before.contents)
-        buffer.seek(before.place)
+    with suppress(BufferError):
+        if isinstance(buffer, bytearray):
+            bytearray.__setitem__(buffer, slice(None), before.contents)
+        elif isinstance(buffer, array.array):
+            array.array.__delitem__(buffer, slice(None))
+            array.array.frombytes(buffer, before.contents)
+        elif not buffer.closed:
+            kind: Any = io.StringIO if isinstance(buffer, io.StringIO) else io.BytesIO
+            kind.__setstate__(buffer, (*before.contents, None))
 
 
 class InPlace:
@@ -72,7 +85,7 @@ class InPlace:
 def is_changeable(value: Any) -> bool:
     """Whether a value is such an array, tensor or buffer, is no weight, and is small enough to be copied."""
     if isinstance(value, BUFFERS):
-        return not getattr(value, "closed", False) and sys.getsizeof(value) <= _MOST_BYTES
+        return not getattr(value, "closed", False) and size_of_buffer(value) <= _MOST_BYTES
     if isinstance(value, np.ndarray):
         return value.nbytes <= _MOST_BYTES
     if not (hasattr(type(value), "copy_") and ops.is_tensor(value)) or value.requires_grad or value.is_meta:

@@ -130,10 +130,10 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
     finally:
         if undo is not None:
             undo()
-    for function in caches:  # their results have come with changes that are put back
-        function.cache_clear()
     now = values.held()
     if not has_made():
+        for function in caches:  # their results have come with changes that are put back
+            function.cache_clear()
         values.put_back_unless_built(before, now)
         contexts.take_over(context)
     else:

@@ -23,7 +23,7 @@ import numpy as np
 
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
 from abreast.exact.dry_run import CACHED, is_own
-from abreast.exact.in_place import BUFFERS, Buffered, buffered, is_changeable, refill_buffer
+from abreast.exact.in_place import BUFFERS, Buffered, buffered, refill_buffer, size_of_buffer
 from abreast.exact.members import left_by_calls, name_of_owner
 from abreast.keras_private.modules import KERAS, module_of
 from abreast.users_functions import (
@@ -244,12 +244,8 @@ def _of_object(value: Any, named: Names) -> Iterator[_Space]:
     )
 
 
-_SIMPLE = (
-    "types",
-    "collections",
-    "argparse",
-    "weakref",
-)  # modules of Python with classes that only hold what code puts into them
+# Modules of Python with classes that only hold what code puts into them.
+_SIMPLE = ("types", "collections", "argparse", "weakref", "_weakrefset")
 # Keras sets attributes of such objects.
 _KINDS = (keras.Layer, keras.Operation, keras.optimizers.Optimizer, keras.metrics.Metric, keras.losses.Loss)
 
@@ -371,7 +367,8 @@ def _copied(value: Any, budget: list[int], depth: int = _HELD_DEPTH) -> Held:
     if isinstance(plain, np.ndarray):
         return Held(value, _copied_array(plain) if plain.flags.writeable else None)
     if isinstance(plain, BUFFERS):
-        return Held(value, buffered(plain) if is_changeable(plain) else None)
+        size = size_of_buffer(plain)
+        return Held(value, buffered(plain) if size <= _MOST_HELD_BYTES else Glance(size, None))
     contents = contents_of(plain) if isinstance(plain, CONTAINERS) else None
     if contents is None:
         return Held(value, None)
@@ -442,7 +439,7 @@ def _mark(value: Any, depth: int = _DEPTH) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tobytes() if value.dtype.kind in "biufcSU" and value.nbytes <= _MOST_BYTES else value.shape
     if isinstance(value, BUFFERS):
-        return buffered(value) if is_changeable(value) else None
+        return buffered(value) if size_of_buffer(value) <= _MOST_BYTES else size_of_buffer(value)
     if (contents := contents_of(value)) is not None or isinstance(value, tuple):
         return _mark_of_items(value if contents is None else contents, depth)
     if type(value).__name__.endswith("_iterator"):

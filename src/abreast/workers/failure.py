@@ -54,9 +54,13 @@ def _also(name: str) -> type[WorkerError]:
     kind = getattr(builtins, name, WorkerError)
     if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(WorkerError, kind):
         return WorkerError
-    if issubclass(kind, StopIteration | StopAsyncIteration):  # it would end a loop in silence
+    if issubclass(kind, _LEFT_OUT):
         return WorkerError
     return type("WorkerError", (WorkerError, kind), {"__module__": WorkerError.__module__})
+
+
+# Errors that would end a loop in silence, or cannot be made from a text.
+_LEFT_OUT = (StopIteration, StopAsyncIteration, BaseExceptionGroup, Warning)
 
 
 def describe_exit(code: int) -> str:

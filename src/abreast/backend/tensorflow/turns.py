@@ -227,8 +227,8 @@ def _code(combine: Any) -> Any:
 
 def _stands_still(thread: _ReplicaThread) -> str:
     return (
-        f"a replica has waited for {_STILL_SECONDS:g} s at {line_of(thread)}. A lock for which it waits is held "
-        "by another replica: hold none while a layer, such as BatchNormalization, exchanges values between replicas"
+        f"a replica has waited for {_STILL_SECONDS:g} s at {line_of(thread)}. If it waits for a lock, "
+        "another replica holds it: hold none while a layer, such as BatchNormalization, exchanges values between replicas"
     )
 
 

@@ -75,7 +75,8 @@ def _is_named(value: Any) -> bool:
 def _hands_on(kind: Any) -> bool:
     """Whether objects of a user's class answer unknown names from what they hold: `__setstate__` is one, before they hold it."""
     is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    has_own_state = hasattr(kind, "__setstate__") or kind.__getstate__ is not object.__getstate__
+    has_own_state = kind.__getstate__ is not object.__getstate__ or kind.__new__ is not object.__new__
+    has_own_state = has_own_state or any(hasattr(kind, name) for name in _OF_PICKLE)
     is_python = all(each.__flags__ & _IN_PYTHON and "__slots__" not in vars(each) for each in kind.__mro__[:-1])
     return (
         hasattr(kind, "__getattr__")
@@ -86,6 +87,7 @@ def _hands_on(kind: Any) -> bool:
     )
 
 
+_OF_PICKLE = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
 _IN_PYTHON = 1 << 9  # Python's flag for classes made at run time
 
 
