@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from abreast.keras_private.folder import FOLDER
-
-_NOT_THEIRS = (os.path.dirname(__file__), FOLDER, threading.__file__)
+_NOT_THEIRS = (os.path.dirname(__file__), threading.__file__)
 _LOCK = threading.RLock()
 # After a fork during another thread's block, the child would have a held lock, and no garbage collector.
 if hasattr(os, "register_at_fork"):
@@ -40,14 +38,14 @@ def frames() -> Iterator[dict[int, FrameType]]:
                 gc.enable()
 
 
-def line_of(thread: threading.Thread) -> str:
-    """The line that a thread executes, outside Keras and abreast if possible; "" if it has none."""
+def line_of(thread: threading.Thread, outside: str) -> str:
+    """The line that a thread executes, outside abreast and the folder `outside` if possible; "" if it has none."""
     with frames() as found:
         frame = found.get(thread.ident or 0)
         calls = [] if frame is None else list(traceback.extract_stack(frame))
     if not calls:
         return ""
-    theirs = [call for call in calls if not call.filename.startswith(_NOT_THEIRS)]
+    theirs = [call for call in calls if not call.filename.startswith((*_NOT_THEIRS, outside))]
     call = (theirs or calls)[-1]
     return f"{call.filename}:{call.lineno} in {call.name}"
 

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.keras_private import global_state
+from abreast.keras_private.folder import FOLDER
 from abreast.threads import line_of
 
 Item = TypeVar("Item")
@@ -93,7 +94,7 @@ class Ahead(Generic[Item]):
 
     def where(self) -> str:
         """The line that the thread executes, outside Keras and abreast if possible."""
-        return "" if self._thread is None else line_of(self._thread)
+        return "" if self._thread is None else line_of(self._thread, FOLDER)
 
     def _next(self, while_waiting: Callable[[], None] | None, every_seconds: float) -> Any:
         try:

@@ -24,6 +24,7 @@ from abreast.backend.tensorflow.slices import ALL_ROWS
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
 from abreast.keras_private import global_state
+from abreast.keras_private.folder import FOLDER
 from abreast.stderr import tell_once
 from abreast.threads import line_of, processor_seconds
 
@@ -227,7 +228,7 @@ def _code(combine: Any) -> Any:
 
 def _stands_still(thread: _ReplicaThread) -> str:
     return (
-        f"a replica has waited for {_STILL_SECONDS:g} s at {line_of(thread)}. If it waits for a lock, "
+        f"a replica has waited for {_STILL_SECONDS:g} s at {line_of(thread, FOLDER)}. If it waits for a lock, "
         "another replica holds it: hold none while a layer, such as BatchNormalization, exchanges values between replicas"
     )
 
