@@ -1,4 +1,4 @@
-"""What code of this thread finds around it, context variables (`contextvars`) and the environment: as before a block of code.
+"""Context variables (`contextvars`) and the environment: set to the values of another context, or put back after a block.
 
 Imports no framework.
 """

@@ -57,10 +57,10 @@ class ReplicaChanges:
         self._before: Marks | None = None  # the step
 
     def enter(self, index: int | None) -> None:
-        marks = self._values.marks()
-        self._before = marks if self._before is None else self._before
         if self._index is not None:
-            self._compare(self._index, marks)
+            self._compare(self._index, self._values.marks())
+        elif self._before is None:
+            self._before = self._values.marks()
         self._index = index
 
     def announce(self) -> None:

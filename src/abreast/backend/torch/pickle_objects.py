@@ -74,14 +74,13 @@ def _is_named(value: Any) -> bool:
 
 def _hands_on(kind: Any) -> bool:
     """Whether objects of a user's class answer unknown names from what they hold: `__setstate__` is one, before they hold it."""
-    is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
     has_own_state = kind.__getstate__ is not object.__getstate__ or kind.__new__ is not object.__new__
     has_own_state = has_own_state or any(hasattr(kind, name) for name in _OF_PICKLE)
     is_python = all(each.__flags__ & _IN_PYTHON and "__slots__" not in vars(each) for each in kind.__mro__[:-1])
     return (
         hasattr(kind, "__getattr__")
         and is_users(kind.__module__)
-        and is_plain_object
+        and _is_reduced_as_object(kind)
         and is_python
         and not has_own_state
     )
@@ -89,6 +88,10 @@ def _hands_on(kind: Any) -> bool:
 
 _OF_PICKLE = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
 _IN_PYTHON = 1 << 9  # Python's flag for classes made at run time
+
+
+def _is_reduced_as_object(kind: Any) -> bool:
+    return kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
 
 
 def _reduce_attributes(value: Any) -> Any:
@@ -99,8 +102,7 @@ def _name_of_mark(value: Any) -> str | None:
     """The name of an object without contents in the installed module of its class: code compares such a mark by `is`."""
     kind: Any = type(value)
     module = sys.modules.get(kind.__module__)
-    is_plain_object = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    is_plain_object = is_plain_object and kind not in copyreg.dispatch_table
+    is_plain_object = _is_reduced_as_object(kind) and kind not in copyreg.dispatch_table
     if module is None or not is_plain_object or isinstance(value, type) or is_users(kind.__module__):
         return None
     name = next((name for name, each in vars(module).items() if each is value), None)
