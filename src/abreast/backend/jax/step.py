@@ -5,12 +5,15 @@ Not here: where arrays lie (`devices.py`), staging (`backend.py`). Imports JAX, 
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import jax
 import numpy as np
@@ -54,13 +57,24 @@ class _Values:
         return iter(self.values if self.shown is None else map(self.shown, self.values))
 
 
-@dataclass
+@dataclass(eq=False)
 class Newest:
     """The newest variables of a running call, which takes them out of the model."""
 
+    _alive: ClassVar[WeakSet[Newest]] = WeakSet()  # of a validation and of the training around it, for example
+    _lock: ClassVar[threading.Lock] = threading.Lock()  # models may train in several threads
     values: Any = None  # a `_Values` per list
     variables: tuple[list[Any], ...] = ()  # the variables of `values`; a callback may freeze some of them meanwhile
     logs: Any = None
+
+    def __post_init__(self) -> None:
+        with self._lock:
+            self._alive.add(self)
+
+    @classmethod
+    def all_alive(cls) -> list[Newest]:
+        with cls._lock:
+            return [*cls._alive]
 
     def put_back(self) -> None:
         """Give the values to variables without one: Keras puts them back itself, except after a failure."""
@@ -133,6 +147,8 @@ class Steps:
         except ValueError as error:
             if "ordered effects" in str(error):
                 raise _ordered() from error
+            if "incompatible devices" in str(error):
+                raise _on_other_devices(self._model, self._kind) from error
             raise
         newest.values = tuple([_Values(values, self._shown) for values in state])
         if self._launched is not None:
@@ -156,10 +172,20 @@ class Steps:
 
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
+        held = self._held()
         for values, variables in zip(state, self._newest.variables, strict=True):
             check_memory(values, variables)
-        groups = zip(apart(state), self._newest.variables, strict=True)
+        own = [_unheld(values, held) for values in state]
+        groups = zip(apart(own), self._newest.variables, strict=True)
         self._newest.values = tuple(_Values(self._onto_devices(list(values), of), self._shown) for values, of in groups)
+
+    def _held(self) -> Counter[int]:
+        """The numbers of places, by the identity of a value, in which variables, running calls and Keras hold it."""
+        in_calls = [group for newest in Newest.all_alive() for group in newest.values or ()]
+        in_keras = (getattr(self._model, "_jax_state", None) or {}).values()
+        lists = {id(each): each for each in (getattr(group, "values", group) for group in (*in_calls, *in_keras))}
+        in_variables = [variable._value for group in self._newest.variables for variable in group]
+        return Counter(id(value) for values in (*lists.values(), in_variables) for value in values)
 
     def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
         launched = self._launched
@@ -197,6 +223,27 @@ def apart(state: Any) -> list[list[Any]]:
     return [list(map(own, values)) for values in state]
 
 
+def _unheld(values: list[Any], held: Counter[int]) -> list[Any]:
+    """The values, and copies of those that other code holds, such as a callback that keeps `variable.value`.
+
+    A step donates their memory, and on several devices JAX ends the process where code uses an array after that.
+    `held`: see `Steps._held`.
+    """
+    return [
+        jax.numpy.copy(values[index])
+        if _references(values, index) > _ALONE + held[id(values[index])]
+        else values[index]
+        for index in range(len(values))
+    ]
+
+
+def _references(values: list[Any], index: int) -> int:
+    return sys.getrefcount(values[index])
+
+
+_ALONE = _references([object()], 0)  # references to a value that only its list holds
+
+
 def _set_averages_of_no_step(model: Any) -> None:
     """Set averages to the weights if no step has run: the end of Keras's `fit` uses the averages, which are still zeros."""
     for optimizer in optimizers(model):
@@ -218,6 +265,15 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     step: Any = getattr(model, f"{kind}_step")
     sharded, replicated = sharded_over(placement.devices), replicated_over(placement.devices)
 
+    def on_batch(state: Any, batch: Any) -> Any:
+        _forget_losses(model)
+        with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
+            return step(state, batch)
+
+    is_compiled = model.jit_compile and not model.run_eagerly
+    # The two programs below are traced from it: the user's Python runs once for each shape of a batch, as with plain Keras.
+    traced = jax.jit(on_batch, inline=True)
+
     def keep_rows(leaf: Any, rows: Rows, onto: Any) -> Any:
         ranges = ((0, rows),) if isinstance(rows, int) else rows
         if leaf.shape[0] == sum(stop - start for start, stop in ranges):
@@ -226,13 +282,14 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
         return jax.lax.with_sharding_constraint(found[0] if len(found) == 1 else jax.numpy.concatenate(found), onto)
 
     def program(state: Any, data: Any, rows: Rows, onto: Any) -> Any:
-        _forget_losses(model)
-        with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
-            outputs, new_state = step(state, map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data))
+        batch = map_arrays(lambda leaf: keep_rows(leaf, rows, onto), data)
+        # Where JAX looks for NaNs, it runs this operation by operation.
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in tree.flatten(batch))
+        outputs, new_state = (traced if is_traced else on_batch)(state, batch)
         new_state = (state[0], new_state) if kind == "predict" else new_state
         return outputs, tuple(map(list, new_state))
 
-    if model.run_eagerly or not model.jit_compile:
+    if not is_compiled:
         return partial(program, onto=replicated)  # outside a program, JAX does not shard uneven arrays
     outputs = None if replicated.is_fully_addressable else replicated
 
@@ -255,6 +312,14 @@ def _ordered() -> ModelError:
     return ModelError(
         "the step has an ordered effect, which JAX supports on one device only",
         "leave out ordered=True (jax.debug.print, jax.debug.callback, io_callback)",
+    )
+
+
+def _on_other_devices(model: Any, kind: Kind) -> ModelError:
+    return ModelError(
+        f"the {kind}_step of {type(model).__name__} computes on other devices than those of abreast: it has a mesh or an array "
+        "of its own on some of them",
+        "leave out the mesh, the sharding or the device; or use all of `jax.devices()`",
     )
 
 

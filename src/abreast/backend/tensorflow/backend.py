@@ -21,7 +21,7 @@ from keras import tree
 from abreast import exact, keras_distribution
 from abreast.arrays import arrays_of, map_arrays
 from abreast.backend.contract import Kind, Placement, StepFunction
-from abreast.backend.tensorflow import eager_uses
+from abreast.backend.tensorflow import eager_uses, eagerly
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build, make_metrics
@@ -58,7 +58,6 @@ class TensorFlowBackend:
     """See `backend/contract.py`."""
 
     name: Final = "tensorflow"
-    steps_run_python: Final = False
     instruments: TensorFlowInstruments
 
     def __init__(self) -> None:
@@ -67,6 +66,10 @@ class TensorFlowBackend:
         self._specs: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()  # by adapter: the specs of its batches
         self._installed = False
         self._launched: Launched | None = None
+
+    @property
+    def steps_run_python(self) -> bool:
+        return eagerly.functions_run_eagerly()
 
     def use_cpu_devices(self, count: int) -> None:
         try:
@@ -106,6 +109,7 @@ class TensorFlowBackend:
         tensorflow_functions.install()
         tensorflow_variables.install()
         eager_uses.install()
+        eagerly.install(self._variables)
         epoch_iterator: Any = TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
 
@@ -202,6 +206,9 @@ class TensorFlowBackend:
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         self._announce(model, placement)
+        return eagerly.for_each_way(lambda: self._steps(kind, model, placement))
+
+    def _steps(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         programs: list[Program] = []
         wanted = placement.check_rows and placement.num_devices > 1
         check = exact.RowCheck(kind, model, wanted, is_traced=not model.run_eagerly)

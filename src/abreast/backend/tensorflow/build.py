@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -14,18 +15,25 @@ from abreast import exact
 from abreast.arrays import map_arrays
 from abreast.backend.contract import Kind
 from abreast.backend.tensorflow.functions import inlined
+from abreast.backend.tensorflow.gradients import build_optimizer
 from abreast.backend.tensorflow.staging import to_device
 from abreast.feed import HostBatch
 from abreast.keras_private.backend import compute_output_spec
 from abreast.keras_private.models import KerasTensor
-from abreast.replacing import replaced
+from abreast.replacing import put_on, replaced
 
 
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and, to train, its optimizer, before any is placed."""
     # A function under `tf.function` would keep the trace made here.
-    keeping, before = nullcontext() if kind == "train" else _keeping_optimizer(model), len(model.weights)
-    with _counting() as made, inlined(num_replicas=1), keeping, exact.noting_build(model), _leaving_values(model):
+    optimizers, before = _building_as_steps if kind == "train" else _keeping_optimizer, len(model.weights)
+    with (
+        _counting() as made,
+        inlined(num_replicas=1),
+        optimizers(model),
+        exact.noting_build(model),
+        _leaving_values(model),
+    ):
         _build_parts(kind, model, batch)
     if len(made) > len(model.weights) - before and not model.run_eagerly:
         exact.note_second_trace(model)
@@ -75,6 +83,15 @@ def _keeping_optimizer(model: Any) -> AbstractContextManager[None]:
     """Leave the optimizer to `fit`, as plain Keras does: layers may be frozen or unfrozen until then."""
     optimizer = getattr(model, "optimizer", None)
     return nullcontext() if optimizer is None else replaced(optimizer, "built", True)
+
+
+@contextmanager
+def _building_as_steps(model: Any) -> Iterator[None]:
+    """Inside, `build` of an optimizer does what it does in the step of plain Keras."""
+    with ExitStack() as undo:
+        for each in exact.optimizers(model):
+            undo.callback(put_on(each, build=functools.partial(build_optimizer, model, each, each.build)))
+        yield
 
 
 def _without_calls_of_losses(model: Any) -> AbstractContextManager[None]:

@@ -107,7 +107,8 @@ class SharedGradients:
         for gradient in gradients:
             eager_uses.note_unique(gradient)
         if running.own_step:
-            gradients = [_weighted(gradient, running) for gradient in gradients]
+            kind = "sum" if id(optimizer) in running.scaled_by_share else None
+            gradients = [_weighted(gradient, running, kind) for gradient in gradients]
         own = gradients, weights
         return turns.meet(own, lambda values: self._reduce(turns, optimizer, values))  # type: ignore[no-any-return]
 
@@ -128,8 +129,8 @@ class SharedGradients:
         return self._reduce_when_due(optimizer, turns.reach, values)
 
     def _build_optimizer(self, optimizer: Any, trainable_variables: Any, num_replicas: int) -> list[None]:
+        build_optimizer(self._model, optimizer, optimizer.build, trainable_variables)
         with tf.init_scope():
-            optimizer.build(list(trainable_variables))
             self._variables.add_optimizer(optimizer)
         return [None] * num_replicas
 
@@ -206,13 +207,32 @@ def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _weighted(gradient: Any, running: exact.Replica) -> Any:
-    """A replica's gradient times its share of the rows; zeros, also for a NaN, if the replica has no rows."""
+def build_optimizer(model: Any, optimizer: Any, build: Callable[[Any], None], weights: Any) -> None:
+    """Build an optimizer as the step of plain Keras does: in a graph, which is traced again once the variables are there.
+
+    What `build` assigns to them, as that of `ScheduleFreeAdamW` does, is then lost.
+    """
+
+    def unless_built() -> None:
+        if not optimizer.built:
+            build(list(weights))
+            optimizer.built = True
+
+    with tf.init_scope():
+        if model.run_eagerly:
+            unless_built()
+        else:
+            tf.function(unless_built, autograph=False).get_concrete_function()
+
+
+def _weighted(gradient: Any, running: exact.Replica, kind: str | None) -> Any:
+    """A replica's part of a gradient; zeros, also for a NaN, if the replica has no rows."""
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(_weighted(gradient.values, running), gradient.indices, gradient.dense_shape)
-    return tf.math.multiply_no_nan(gradient, running.weight_as(gradient.dtype.name))
+        values = _weighted(gradient.values, running, kind)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return tf.math.multiply_no_nan(gradient, running.share_of(kind, gradient.dtype.name))
 
 
 def _with_gaps(values: list[Any], known: list[bool]) -> list[Any]:

@@ -45,7 +45,17 @@ def _for_all() -> list[Any]:
 
 
 def announce_modes(model: Any) -> None:
-    """Warn of modes of torch that the script entered; that of `torch.set_default_device` only chooses a device."""
+    """Warn of hooks for saved tensors and of modes of torch that the script entered.
+
+    The mode of `torch.set_default_device` only chooses a device.
+    """
+    if torch._C._autograd._top_saved_tensors_default_hooks(True):
+        exact.warn_once(
+            model,
+            "saved tensors",
+            "saved_tensors_hooks act on the rows of the first device only: worker processes do not have the script's hooks for "
+            "saved tensors",
+        )
     if not (torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()):
         return
     modes = [each for each in (*_function_modes(), *_dispatch_modes()) if not isinstance(each, DeviceContext)]

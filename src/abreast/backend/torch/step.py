@@ -320,7 +320,7 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         with torch.no_grad():
             if running.depends_on_values and not self.built:
                 check_same_weights(running, weights)
-            sums = _sum_weighted(running, own, weights)
+            sums = _sum_weighted(running, own, weights, self)
             if running.link.num_replicas > 1 and trainable_variables is not None:
                 sums = exact.overflowing_as_half(running.model, self, sums, weights)
         for weight, gradient, total in zip(weights, own, sums, strict=False):
@@ -350,13 +350,13 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
     if running is None or not running.own_step:
         return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters)
+    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters, optimizer)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
 
 
-def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any]) -> list[Any]:
-    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
+def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], optimizer: Any) -> list[Any]:
+    """Turn gradients of means over this rank's rows, or its parts, into those of the mean over all rows, with one sum."""
     gradients = dense_ones(gradients)
     if running.depends_on_values:
         ranks = ranks_with(running, [each is not None for each in gradients])
@@ -367,7 +367,7 @@ def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequenc
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients
-    weight = running.weight
+    weight = float(running.rows > 0) if id(optimizer) in running.scaled_by_share else running.weight
     flat = torch.cat(
         [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
     )

@@ -7,6 +7,7 @@ DDP sums in the type of the gradients, for example bfloat16.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 import zlib
@@ -32,6 +33,12 @@ def is_small(weights: Sequence[Any]) -> bool:
     """Whether the gradients of these weights go with the metrics, in one message."""
     number: int = sum(math.prod(weight.shape) for weight in weights)
     return number <= _SMALL
+
+
+@functools.cache
+def _leave_out_strides() -> None:
+    """Ignore a message of DDP, of which users know nothing: a weight with an axis of length 1 has any stride there."""
+    warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
 
 
 class Gradients:
@@ -176,6 +183,7 @@ class Gradients:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._module, ignored)
         for weight in self.weights:
             weight.value.grad = None
+        _leave_out_strides()
         with (
             warnings.catch_warnings()
         ):  # torch 2.13 deprecates broadcast_buffers, and has no replacement for this use yet
