@@ -9,20 +9,31 @@ import contextvars
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 _ABSENT = object()
 
 
+def value_of(variable: contextvars.ContextVar[Any]) -> Any:
+    """The value of a variable, or its default; None if it has neither."""
+    with suppress(LookupError):
+        return variable.get()
+    return None
+
+
+def put_back(variable: contextvars.ContextVar[Any], context: contextvars.Context) -> None:
+    """Give a variable the value that it has in `context`; without one there, its default, if it has one."""
+    value = context.get(variable, _ABSENT)
+    if contextvars.copy_context().get(variable, _ABSENT) is value:
+        return
+    with suppress(LookupError):
+        variable.set(contextvars.Context().run(variable.get) if value is _ABSENT else value)
+
+
 def take_over(context: contextvars.Context) -> None:
-    """Give each variable the value that it has in `context`; one without a value there gets its default, if it has one."""
-    here = contextvars.copy_context()
-    for variable, value in context.items():
-        if here.get(variable, _ABSENT) is not value:
-            variable.set(value)
-    for variable in here:
-        if variable not in context:
-            with suppress(LookupError):
-                variable.set(contextvars.Context().run(variable.get))
+    """`put_back` each variable that has a value in `context`, or here."""
+    for variable in {*context, *contextvars.copy_context()}:
+        put_back(variable, context)
 
 
 @contextmanager

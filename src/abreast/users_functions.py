@@ -1,6 +1,6 @@
 """The functions and classes of the user that a model reaches, the globals that functions name, and those that they set.
 
-A dry run restores what they change. Not here: the walk over a model's objects (`dry_run.py`). Imports no framework.
+A dry run restores what they change. Not here: the walk over a model's objects (`snapshot.py`). Imports no framework.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import functools
 
 import keras
 
-from abreast.exact import added_losses, assignments, calls, layers, losses, metrics
+from abreast.exact import added_losses, assignments, calls, layers, losses, metrics, overflow
 from abreast.exact.dry_run import RANDOM_FUNCTIONS
 from abreast.keras_private.backend import random
 from abreast.keras_private.losses import loss as keras_loss
@@ -28,6 +28,7 @@ def install() -> None:
     keras.layers.Layer._clear_losses = added_losses.clear_losses
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = calls.noted(assignments.by_optimizer(kind.apply))
+    LossScaleOptimizer.scale_loss = overflow.scaled_by_share(LossScaleOptimizer.scale_loss)
     keras.Variable.assign = assignments.noted(keras.Variable.assign)
     keras.metrics.Metric.__init__ = metrics.made(keras.metrics.Metric.__init__)
     keras.layers.Layer.losses = property(added_losses.losses)

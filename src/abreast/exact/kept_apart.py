@@ -131,17 +131,20 @@ def leaving_values(model: Any, has_made: Callable[[], bool]) -> Iterator[None]:
         if undo is not None:
             undo()
     now = values.held()
+    staying, flags = _of_lazy_builds(before, now)
     if not has_made():
         for function in caches:  # their results have come with changes that are put back
             function.cache_clear()
-        values.put_back_unless_built(before, now)
+        announce(model, map(values.name, flags), OF_A_BUILD)
+        values.put_back_unless_built(before, now, staying)
         contexts.take_over(context)
     else:
-        flags = _switched(before, now, (bool,))
+        flags = [*dict.fromkeys((*flags, *_switched(before, now, (bool,))))]
         announce(model, map(values.name, flags), OF_A_BUILD)
         if not model.run_eagerly:  # the number of traces is not plain Keras's anyway
             return
-        plain = {*_switched(begun, now), *filter(lambda place: _has_plain_items(begun, now, place), now)} - {*flags}
+        plain = {*_switched(begun, now), *filter(lambda place: _has_plain_items(begun, now, place), now)}
+        plain -= {*flags, *staying}
         values.put_back(*({place: each for place, each in of.items() if place in plain} for of in (begun, now)))
         contexts.take_over(context_before_call)
 
@@ -182,25 +185,52 @@ def _changed_large(before: dict[Place, Held], now: dict[Place, Held]) -> list[Pl
 
 
 def _has_tensors(held: Held) -> bool:
-    is_tensor = held.contents is None and bool(keras.ops.is_tensor(held.value))
-    return is_tensor or any(map(_has_tensors, held.items))
+    return any(each.contents is None and keras.ops.is_tensor(each.value) for each in _with_items(held))
+
+
+def _of_lazy_builds(before: dict[Place, Held], now: dict[Place, Held]) -> tuple[set[Place], list[Place]]:
+    """The places that metrics and losses filled when they made variables, and those of them that may mean another thing.
+
+    Such an object remembers what it made by an attribute that was None or missing, or by a flag or a word.
+    """
+    changed = differing(before, now)
+    made = [each for each in changed if _built_in(now.get(each, ABSENT)) - _built_in(before.get(each, ABSENT))]
+    owners = {place[0] for place in made}
+    of_owners = [place for place in changed if place[0] in owners]
+    filled = {place for place in of_owners if before.get(place, ABSENT).value is None}
+    values = {place: now.get(place, ABSENT).value for place in of_owners}
+    flags = [
+        place
+        for place, value in values.items()
+        if isinstance(value, bool) or (isinstance(value, str) and place not in filled)
+    ]
+    return {*made, *filled, *flags}, flags
+
+
+def _built_in(held: Held) -> set[int]:
+    """The identities of variables, and of objects of Keras that have some, in a value."""
+    kinds = (keras.Variable, keras.Layer, keras.metrics.Metric)
+    return {id(each.value) for each in _with_items(held) if isinstance(each.value, kinds)}
 
 
 def _is_large(held: Held) -> bool:
-    return isinstance(held.contents, Glance) or any(map(_is_large, held.items))
+    return any(isinstance(each.contents, Glance) for each in _with_items(held))
 
 
-def _objects_in(held: dict[Place, Held]) -> dict[Place, list[int]]:
+def _objects_in(held_at: dict[Place, Held]) -> dict[Place, list[int]]:
     """The identities of the values that may lead to other values, by place."""
-    found = {place: list(_identities(each)) for place, each in held.items()}
+    found = {
+        place: [id(each.value) for each in _with_items(held) if _is_object(each.value) or each.contents is not None]
+        for place, held in held_at.items()
+    }
     return {place: each for place, each in found.items() if each}
 
 
-def _identities(held: Held) -> Iterator[int]:
-    if _is_object(held.value) or held.contents is not None:
-        yield id(held.value)
+def _with_items(held: Held) -> Iterator[Held]:
+    """A value, and those of the items of a container, and of containers in it."""
+    yield held
     for each in held.items:
-        yield from _identities(each)
+        yield from _with_items(each)
 
 
 def _is_object(value: Any) -> bool:

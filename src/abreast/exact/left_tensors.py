@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from abreast.exact.dry_run import Snapshot
 from abreast.exact.members import members
 from abreast.exact.rows import RowRange, follows_rows
+from abreast.exact.snapshot import Snapshot
 
 Place = tuple[int, str]  # see `Snapshot.numbers`
 Numbers = dict[Place, list[Any]]  # see `Snapshot.numbers`

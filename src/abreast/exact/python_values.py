@@ -1,7 +1,7 @@
 """The Python values that the code of a model may change: numbers, texts, arrays, and the contents of containers.
 
 They are in attributes of objects, classes, functions and modules, in globals, outer variables and default arguments. Not here:
-tensors, which each replica finds apart, and what a dry run restores (`dry_run.py`). Imports no framework.
+tensors, which each replica finds apart, and what a dry run restores (`snapshot.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import keras
 import numpy as np
 
 from abreast.exact.containers import CONTAINERS, contents_of, refill, unwrapped, values_of
-from abreast.exact.dry_run import CACHED, is_own
 from abreast.exact.in_place import BUFFERS, Buffered, buffered, refill_buffer, size_of_buffer
 from abreast.exact.members import left_by_calls, name_of_owner
+from abreast.exact.snapshot import CACHED, is_own
 from abreast.keras_private.modules import KERAS, module_of
 from abreast.users_functions import (
     HOLDING,
@@ -137,9 +137,9 @@ class PythonValues:
                 self._last[number] = dict(values), new
         return found
 
-    def put_back_unless_built(self, held: Mapping[Place, Held], now: Mapping[Place, Held]) -> None:
-        """`put_back`, except that an optimizer keeps the containers and objects that it has been built with."""
-        built = {
+    def put_back_unless_built(self, held: Mapping[Place, Held], now: Mapping[Place, Held], staying: set[Place]) -> None:
+        """`put_back`, except for some places, and for the containers and objects that an optimizer has been built with."""
+        built = staying | {
             place for place in now if self._spaces[place[0]].is_of_optimizer and not isinstance(now[place].value, PLAIN)
         }
         held, now = ({place: each for place, each in of.items() if place not in built} for of in (held, now))

@@ -18,7 +18,7 @@ from keras import ops
 from abreast.arrays import arrays_of, map_arrays
 from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, as_array
 from abreast.exact.conclusions import Conclusions
-from abreast.exact.dry_run import Snapshot, dry_run
+from abreast.exact.dry_run import dry_run
 from abreast.exact.global_draws import drew, rewind_generators
 from abreast.exact.gradient_search import GradientSearch, members_that_stop_gradients
 from abreast.exact.left_tensors import LeftTensors, Numbers, are_close
@@ -27,7 +27,8 @@ from abreast.exact.own_step import overrides_step
 from abreast.exact.probe import Probe
 from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.rows import RowRange, rising
-from abreast.exact.run_differences import RunDifferences
+from abreast.exact.run_differences import Judged, RunDifferences
+from abreast.exact.snapshot import Snapshot
 from abreast.exact.users_code import members_that_name, names_on_all_rows
 
 _MOST_ROWS = (8, 64)  # of each part, at the first and at the second look
@@ -72,28 +73,29 @@ def relations(
     probe: Probe,
     kind: str,
     most_rows: int,
+    judged: Judged | None = None,
 ) -> Relations:
     """The findings of `forward(rows)`, a step of kind `kind` or a call of the model, on the rows of two `parts`.
 
-    `take(n)` returns `n` rows of the batch, of which `most_rows` may be run at once.
+    `take(n)` returns `n` rows of the batch, of which `most_rows` may be run at once. `judged`: what former searches have shown.
     """
     with _one_at_a_time, dry_run(model) as snapshot, probe.unchanged():
         many = take(most_rows) if most_rows > parts[0].total and members_that_name(model, _SIZES) else None
-        search = _Search(model, forward, take(parts[0].total), many, parts, probe, kind, snapshot)
+        search = _Search(model, forward, take(parts[0].total), many, parts, probe, kind, snapshot, judged or {})
         result = search.result()
     result.reads_values, result.depends_on_values = probe.reads_values(), probe.depends_on_values()
     result.foreign = probe.foreign()
     return result
 
 
-def runs(model: Any, forward: Callable[[Any], Any], data: Any, probe: Probe) -> bool:
-    """Whether `forward`, a step or a call of the model, runs on some rows."""
+def failure(model: Any, forward: Callable[[Any], Any], data: Any, probe: Probe) -> Exception | None:
+    """The exception that ends `forward`, a step or a call of the model, on some rows; None if it runs on them."""
     with _one_at_a_time, dry_run(model), probe.unchanged():
         try:
             FullRun(model, _states(model), {}).run(forward, _given(data, probe))
-        except Exception:
-            return False
-    return True
+        except Exception as error:
+            return error
+    return None
 
 
 class _Search:
@@ -109,7 +111,9 @@ class _Search:
         probe: Probe,
         kind: str,
         snapshot: Snapshot,
+        judged: Judged,
     ) -> None:
+        self._judged = judged
         self._model, self._forward, self._parts, self._kind = model, forward, parts, kind
         self._probe, self._snapshot = probe, snapshot
         self._everything = RowRange(parts[0].total, 0, parts[0].total)
@@ -144,19 +148,22 @@ class _Search:
             Conclusions(self._own_code_around(result.gathered)).judge_own_code(result)
         if not self._is_own:
             self._add_what_calls_leave(result, conclusions, list(zip(self._parts, numbers, strict=True)))
-        result.draws, result.writes_rows = draws, self._writes_rows
+        result.draws, result.writes_rows, result.judged = draws, self._writes_rows, {**self._judged, **found.judged}
         result.makes_metrics = self._whole.makes_metrics
         if kept:
             name = self._snapshot.name(kept)
             result.kept = name if found.reads_kept else ""
-            result.left = name if self._probe.has_own_python else ""
+            runs_as_python = self._probe.has_own_python or self._model.run_eagerly
+            result.left = name if runs_as_python else ""
         return result
 
     def _differences(
         self, whole: FullRun, runs: list[PartRun], untracked: dict[int, Any] | None = None
     ) -> RunDifferences:
         self._probe.rewind(generators=False)  # states that a run has written to in place: their values before it count
-        return RunDifferences(self._model, self._states, whole, runs, self._probe, self._kind, untracked or {})
+        return RunDifferences(
+            self._model, self._states, whole, runs, self._probe, self._kind, untracked or {}, self._judged
+        )
 
     def _clear(self, found: RunDifferences, whole: FullRun, data: Any = None) -> None:
         """Drop the differences that a further run explains. `data`: the rows of the full run, if they are not the search's."""

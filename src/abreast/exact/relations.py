@@ -73,6 +73,7 @@ class Relations:
     # By kind of step and name: the numbers that it returns and that are sums over rows, and arrays without an axis of rows.
     logs: dict[str, dict[str, str]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
+    judged: dict[tuple[Any, ...], str] = field(default_factory=dict, compare=False)  # see `RunDifferences`
     # Identities of variables that the model does not hold, and to which the replicas of a step each add their rows' part.
     added: set[int] = field(default_factory=set, compare=False)
 

@@ -20,10 +20,11 @@ from abreast.exact.install import install
 from abreast.exact.members import has_metrics_of_calls, members, name_of
 from abreast.exact.own_step import call_in_step, is_users, overrides_step
 from abreast.exact.probe import Probe
-from abreast.exact.relation_search import many_rows, parts_to_look_at, relations, runs
+from abreast.exact.relation_search import failure, many_rows, parts_to_look_at, relations
 from abreast.exact.relations import Relations
 from abreast.exact.row_check_texts import say, say_late, tell_limits
 from abreast.exact.rows import RowRange
+from abreast.exact.run_differences import Judged
 from abreast.exact.warn_once import warn_once
 from abreast.stdout import without_styles
 
@@ -180,12 +181,13 @@ class RowCheck:
         seen = 0  # rows that a check of this batch has compared
         if known.is_old or known.compiled != compiled or shows_more:
             install()
+            is_by_steps = not (known.is_stale or known.compiled != compiled or shows_more)
+            judged = known.found.judged if is_by_steps else {}  # else the code may have changed
             for parts in looks:
-                found = self._look(take, parts, probe, many_rows(rows, num_bytes // rows), (rows, shard_rows))
+                found = self._look(take, parts, probe, many_rows(rows, num_bytes // rows), (rows, shard_rows), judged)
                 if not (found.open or found.of_one_part):
                     break
             all_found = _found.setdefault(self._model, Relations())
-            is_by_steps = not (known.is_stale or known.compiled != compiled or shows_more)
             if is_by_steps and not found.is_part_of(all_found):
                 say_late(self._model, known.steps, known.last_look, found, all_found, self._is_traced)
             if is_by_steps and self._is_traced:
@@ -200,19 +202,25 @@ class RowCheck:
             tell_limits(self.kind, self._model, seen, known.found, own)
 
     def _look(
-        self, take: Callable[[int], Any], parts: list[RowRange], probe: Probe, most_rows: int, sizes: tuple[int, int]
+        self,
+        take: Callable[[int], Any],
+        parts: list[RowRange],
+        probe: Probe,
+        most_rows: int,
+        sizes: tuple[int, int],
+        judged: Judged,
     ) -> Relations:
         """`sizes`: the rows of the batch, and the most that a device gets of them."""
         model = self._model
         try:
-            return relations(model, _forward(self.kind, model), take, parts, probe, self.kind, most_rows)
+            return relations(model, _forward(self.kind, model), take, parts, probe, self.kind, most_rows, judged)
         except (
             Exception
         ) as error:  # the user's code may fail only on few rows; any other failure shows again in the step
-            if self._needs_whole_batches(take, probe, *sizes):
+            if (of_part := self._failure_on_a_part(take, probe, *sizes)) is not None:
                 raise ModelError(
                     f"{name_of(model)} works on a batch of {sizes[0]} rows and fails on the {sizes[1]} rows of a device: "
-                    f"{type(error).__name__}: {_begin_of(error)}",
+                    f"{type(of_part).__name__}: {_begin_of(of_part)}",
                     "leave out `batch_size` in `keras.Input`, write -1 for the rows of a reshape, and make other tensors with "
                     "`keras.ops.shape(x)[0]` rows; or train it with KERAS_BACKEND=jax or on one device",
                 ) from error
@@ -225,15 +233,19 @@ class RowCheck:
             )
             return Relations(depends_on_values=True, is_failure=True)
 
-    def _needs_whole_batches(self, take: Callable[[int], Any], probe: Probe, rows: int, shard_rows: int) -> bool:
-        """Whether the step runs on all rows of the batch, and not on as many as a device gets.
+    def _failure_on_a_part(
+        self, take: Callable[[int], Any], probe: Probe, rows: int, shard_rows: int
+    ) -> Exception | None:
+        """The exception that ends the step on as many rows as a device gets, if it runs on all rows of the batch.
 
-        Not if a layer is stateful, which is why it needs them: `check_layers` refuses such a layer by name.
+        None if a layer is stateful, which is why it needs them: `check_layers` refuses such a layer by name.
         """
         if any(getattr(layer, "stateful", False) for layer in self._model._flatten_layers()):
-            return False
+            return None
         step = _forward(self.kind, self._model)
-        return runs(self._model, step, take(rows), probe) and not runs(self._model, step, take(shard_rows), probe)
+        if failure(self._model, step, take(rows), probe) is not None:
+            return None
+        return failure(self._model, step, take(shard_rows), probe)
 
 
 def _compile_arguments(model: Any) -> weakref.ref[Any] | None:

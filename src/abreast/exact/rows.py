@@ -152,12 +152,22 @@ def are_rows_of(whole: Any, cut: Sequence[Any], parts: Sequence[RowRange], noise
     )
 
 
+def _without_overflow(whole: Any, *parts: Any) -> tuple[Any, list[Any]]:
+    """The values without the places where one is infinite or NaN; all places, if no value has an infinite number."""
+    values = [whole, *parts]
+    if not any(np.isinf(each).any() for each in values) or len({each.shape for each in values}) > 1:
+        return whole, list(parts)
+    finite = np.logical_and.reduce([np.isfinite(each) for each in values])
+    return whole[finite], [each[finite] for each in parts]
+
+
 def follows_rows(whole: Any, parts: Sequence[Any], rows: Sequence[int], noise: float) -> str:
     """The relation of a batch's value to the values of its parts, which have `rows` rows: "mean", "sum", "neither" or "open".
 
     "open": all are 0. "one part's": a sum that one part has alone, because the others have 0. It may be a mean over some rows.
+    Numbers that overflowed in one of the values show nothing.
     """
-    whole, parts = np.asarray(whole, np.float64), [np.asarray(each, np.float64) for each in parts]
+    whole, parts = _without_overflow(*(np.asarray(each, np.float64) for each in (whole, *parts)))
     mean = sum(part * number for part, number in zip(parts, rows, strict=True)) / sum(rows)
     largest = max(size(each) for each in (whole, *parts))
     if whole.size and not any(map(np.any, (whole, *parts))):

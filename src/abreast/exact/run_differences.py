@@ -20,6 +20,8 @@ from abreast.exact.rows import RowRange, are_rows_of, distance, follows_rows, si
 _TIMES_ROUNDING = 16
 _ROUNDING_OF_SUMS = 2.0**-20  # of the largest gradient
 UNLIKE = ("neither", "related")  # a value of these kinds does not follow the rows
+OPEN = ("open", "one part's")  # zeros hide how a value of these kinds follows the rows
+Judged = dict[tuple[Any, ...], str]  # the kinds of losses, gradients, logs and values for metrics
 
 
 class RunDifferences:
@@ -34,7 +36,9 @@ class RunDifferences:
         probe: Probe,
         kind: str,
         untracked: dict[int, Any],
+        before: Judged | None = None,
     ) -> None:
+        """`before`: what former runs of the same code have shown."""
         self.members = members(model)
         self.whole, self.runs, self.probe, self.kind_of_step = whole, runs, probe, kind
         self.is_own = overrides_step(model, kind)
@@ -42,6 +46,7 @@ class RunDifferences:
         changed = [state for state in [*states, *untracked.values()] if id(state) in whole.new_states]
         self.states_before = {id(state): as_array(state.value) for state in changed}
         self._fine = ("same", "mean") if kind == "train" else ("same",)
+        self._before = before or {}
         self._again: PerturbedRun | None = None
         self.reads_kept = False
         self._returns_logs = kind != "predict" and (self.is_own or is_users(model, "compute_metrics"))  # else outputs
@@ -66,14 +71,23 @@ class RunDifferences:
         return ("same",) if state in self.untracked else self._fine
 
     def _find(self) -> None:
+        self.judged: Judged = {}
         self.steered = self._calls_with_other_weights()
         self.places = self._related_places()
-        kinds = {number: self._loss_kind(number) for number in self.whole.losses}
+        kinds = {number: self._as_before(("loss", number), self._loss_kind(number)) for number in self.whole.losses}
         self.losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
         self.states = [state for state in self.states_before if self.state_kind(state) not in self.fine_for(state)]
-        self.gradients = self._gradient_kind()
+        self.gradients = self._as_before(("gradients",), self._gradient_kind())
         self.given = {number: self._given_kinds(number) for number in self.whole.given}
-        self.logs = {name: self._log_kind(name) for name in sorted(self.whole.logs) if self._returns_logs}
+        names = sorted(self.whole.logs) if self._returns_logs else []
+        self.logs = {name: self._as_before(("log", name), self._log_kind(name)) for name in names}
+
+    def _as_before(self, value: tuple[Any, ...], kind: str) -> str:
+        """The kind of a value; where zeros hide it, such as after the units of a layer died, the one of former runs."""
+        known = self._before.get(value, kind) if kind in OPEN else kind
+        if known not in OPEN:
+            self.judged[value] = known
+        return known
 
     def _calls_with_other_weights(self) -> set[tuple[int, int]]:
         """The calls, by member and turn, before which a user's step had given the member weights that depend on its rows."""
@@ -170,7 +184,13 @@ class RunDifferences:
         """For each call of a metric, the ways in which the values that it gets follow the rows."""
         runs = [run.given.get(number, []) for run in self.all_runs]
         return [
-            [self._kind_of_value([_at(_at(calls, turn) or [], leaf) for calls in runs]) for leaf in range(len(values))]
+            [
+                self._as_before(
+                    ("given", number, turn, leaf),
+                    self._kind_of_value([_at(_at(calls, turn) or [], leaf) for calls in runs]),
+                )
+                for leaf in range(len(values))
+            ]
             for turn, values in enumerate(runs[0])
         ]
 
