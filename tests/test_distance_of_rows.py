@@ -48,3 +48,17 @@ def test_what_rounding_leaves_of_large_numbers_is_no_difference(worker: Worker) 
     values[0, 3, 3, 7] = 1e-6
     other = values + np.float32(1e-7)
     assert worker.run(distance, expected=values, found=other) < 1e-6
+
+
+def relation(whole: Any, parts: Any) -> str:
+    """In a worker."""
+    from abreast.exact import rows
+
+    return rows.follows_rows(whole, parts, [2, 2], 1e-6)
+
+
+def test_numbers_that_overflowed_show_no_relation(worker: Worker) -> None:
+    whole, one, other = np.array([3.0, np.inf, 2.0]), np.array([4.0, np.inf, np.inf]), np.array([2.0, 1.0, -np.inf])
+    assert worker.run(relation, whole=whole, parts=[one, other]) == "mean"
+    assert worker.run(relation, whole=whole[1:], parts=[one[1:], other[1:]]) == "mean"
+    assert worker.run(relation, whole=whole + 1, parts=[one, other]) == "neither"

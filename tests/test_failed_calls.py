@@ -47,10 +47,10 @@ def test_a_failing_evaluate_or_predict_changes_no_weight(workers: Workers, call:
     assert end["next_difference"] > 1e-4
 
 
-def test_an_array_that_two_models_hold_ends_in_an_error(workers: Workers) -> None:
+def test_two_models_that_hold_one_array_train(workers: Workers) -> None:
     """On JAX each step uses up the memory of its model's variables; a program of several devices would end the process."""
-    error = workers.abreast.run(error_of_a_shared_array)
-    assert error.startswith("ModelError: the array of ") if workers.backend == "jax" else not error
+    given, found = workers.abreast.run(biases_of_a_shared_array)
+    assert given == found
 
 
 def line_of(words: str) -> int:
@@ -61,25 +61,24 @@ def line_of(words: str) -> int:
 # Bodies.
 
 
-def error_of_a_shared_array() -> str:
+def biases_of_a_shared_array() -> tuple[float, float]:
+    """The bias that a model has given to another one, and the same after the other one's training."""
     import keras
     import numpy as np
 
     import abreast
-    from abreast.errors import ModelError
 
     x = np.ones((8, 4), "float32")
     one, other = (keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]) for _ in range(2))
     for model in (one, other):
         model.compile("sgd", "mse")
         abreast.parallelize(model, devices=2).fit(x, x[:, :1], verbose=0)
+    given = float(other.layers[0].bias[0])
     one.layers[0].bias.assign(other.layers[0].bias)
     one.fit(x, x[:, :1], verbose=0)
-    try:
-        other.fit(x, x[:, :1], verbose=0)
-    except ModelError as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    found = float(other.layers[0].bias[0])
+    other.fit(x, x[:, :1], verbose=0)
+    return given, found
 
 
 def planted(kind: type[BaseException] = RuntimeError) -> Any:

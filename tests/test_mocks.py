@@ -16,8 +16,8 @@ def asked() -> dict[str, list[str]]:
     import keras
 
     from abreast.exact import users_code
-    from abreast.exact.dry_run import Snapshot
     from abreast.exact.python_values import PythonValues
+    from abreast.exact.snapshot import Snapshot
     from abreast.exact.unseen_reads import calls_of_other_packages
 
     names: list[str] = []

@@ -18,7 +18,7 @@ OTHER_LISTS = {
     "backend/builds.py": "files that show the build of each framework",
     "exact/members.py": "modules whose classes are not the user's",
     "users_functions.py": "packages that the code of models and losses uses, and whose own code is not searched",
-    "exact/dry_run.py": "modules whose state a look at the rows leaves alone",
+    "exact/snapshot.py": "modules whose state a look at the rows leaves alone",
     "checkpoints/reached.py": "packages whose functions and objects are not the user's",
     "provenance.py": "packages whose versions belong to a measurement",
 }

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.contract.cases import Case
 from tests.contract.catalogue import BINARY, CLASSES, ONE_HOT, OWN, VALUES
 from tests.contract.oracle import Contract
-from tests.harness.installed import keras_is_older_than
 
 # Losses by what their targets are, and the metrics that know such targets.
 LOSSES = {
@@ -69,8 +68,6 @@ def jobs(draw: Any) -> tuple[Case, int]:
 
 def _check(contract: Contract, job: tuple[Case, int]) -> None:
     case, devices = job
-    if case.model == "regularized" and keras_is_older_than("3.15"):
-        return  # refused (`docs/concepts/contract.md`)
     contract.holds(case, devices, refusal=None)
 
 

@@ -15,6 +15,7 @@ from tests.contract.cases import Case, run
 from tests.contract.compare import TOLERANCES, compare
 from tests.contract.oracle import Contract
 from tests.harness.client import NUM_DEVICES, Worker, Workers
+from tests.harness.installed import keras_is_older_than
 
 pytestmark = pytest.mark.in_turn(1)  # each commit runs all, on one backend
 
@@ -45,6 +46,8 @@ def test_a_short_last_batch_counts_by_its_rows(contract: Contract) -> None:
 
 def test_a_share_of_the_rows_is_not_rounded_to_float32(contract: Contract) -> None:
     """TensorFlow: `cast` of a Python number, as 4/7, to float64 goes through float32. The loss was off by 3e-9."""
+    if keras_is_older_than("3.15"):
+        pytest.skip("before Keras 3.15, a regularizer stays in float32, which TensorFlow refuses")
     for rows, batch_size in ((7, 7), (3, 4)):  # in a graph, a number of Python, and a tensor
         case = Case(rows=rows, batch_size=batch_size, model="regularized", policy="float64", script="train", epochs=1)
         contract.holds(case, 2)

@@ -32,18 +32,18 @@ class Folder:
         return name
 
     def python(self, *arguments: str, **environ: str) -> Result:
-        return self._run([sys.executable, *arguments], **environ)
+        return self._run([sys.executable, *arguments], environ=environ)
 
     def abreast(self, *arguments: str, **environ: str) -> Result:
         return self.python("-m", "abreast", *arguments, **environ)
 
-    def bash(self, command: str) -> Result:
-        return self._run(["bash", "-c", command])
+    def bash(self, command: str, seconds: int = 120) -> Result:
+        return self._run(["bash", "-c", command], seconds=seconds)
 
-    def _run(self, command: list[str], **environ: str) -> Result:
-        environment = self.environ(**environ)
+    def _run(self, command: list[str], *, seconds: int = 120, environ: dict[str, str] | None = None) -> Result:
+        environment = self.environ(**environ or {})
         done = subprocess.run(
-            command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
