@@ -17,7 +17,7 @@ def body(name: str) -> Any:
 
 @pytest.mark.parametrize(
     ("threaded_us", "inline_us", "expected"),
-    [(320, 220, True), (220, 320, False), (220, 220, False), (12_000, 220, False)],
+    [(320, 220, True), (220, 320, False), (220, 220, True), (12_000, 220, False)],
     ids=["inline is faster", "threads are faster", "equal", "long steps"],
 )
 def test_the_faster_way_is_chosen_for_short_steps(
@@ -41,16 +41,16 @@ def test_a_spoiled_measurement_is_repeated_later(workers: Workers) -> None:
 
 def test_other_work_for_a_part_of_the_measurement_does_not_decide(workers: Workers) -> None:
     times = {"threaded_us": 320, "inline_us": 220, "factor": 3}
-    for start in range(0, 40, 4):
-        assert workers.abreast.run(body("pace_after"), **times, spoiled=(start, start + 10), steps=60)["inline"], start
+    for start in range(0, 64, 4):
+        assert workers.abreast.run(body("pace_after"), **times, spoiled=(start, start + 10), steps=80)["inline"], start
 
 
 def test_a_clear_difference_is_measured_in_few_steps(workers: Workers) -> None:
-    """Of 200 steps, few go the slow way: 8 of each measurement, and those that begin an epoch meanwhile."""
+    """Of 200 steps, few go the slow way: 12 of each measurement, and those that begin an epoch meanwhile."""
     found = workers.abreast.run(body("pace_after"), threaded_us=320, inline_us=110)
-    assert found["inline"] and found["tried"] >= 180
+    assert found["inline"] and found["tried"] >= 170
     found = workers.abreast.run(body("pace_after"), threaded_us=110, inline_us=320)
-    assert not found["inline"] and found["tried"] <= 20
+    assert not found["inline"] and found["tried"] <= 30
 
 
 def test_reads_that_become_slow_bring_the_threads_back(workers: Workers) -> None:

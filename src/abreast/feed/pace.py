@@ -9,15 +9,14 @@ abreast.
 from __future__ import annotations
 
 from math import inf
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_LONGEST_NS = 10_000_000  # the median time between two steps up to which threads may cost more than they save
+_LONGEST_NS = 10_000_000  # the time between two steps up to which threads may cost more than they save
 _WARM_UP = 4  # unmeasured steps of each phase; they use up the batches that wait when the phase begins
-_STEPS = 4  # measured steps of each phase
+_STEPS = 8  # measured steps of each phase
 _PHASES = 6  # with and without threads in turn: other work on the machine rarely spoils all phases of one kind
-_GAIN = 0.97  # inline must take at most this share of the time with threads
 _CLEAR = 2.5  # if one way takes so many times as long as the other, two phases are enough
 _AGAIN = 8  # the next measurement begins at so many times the number of steps until now
 _SLOW_READ_NS = 3_000_000
@@ -64,25 +63,25 @@ class Pace:
         """Begin a measurement."""
         self._phase, self.inline = 0, False
         self._in_phase: list[int] = []
-        self._least: dict[bool, float] = {False: inf, True: inf}
+        self._times: dict[bool, list[float]] = {False: [], True: []}  # by `inline`, one for each phase
 
     def _record(self, nanoseconds: int) -> None:
         self._in_phase.append(nanoseconds)
         if len(self._in_phase) == _WARM_UP + _STEPS:
-            self._end_phase(median(self._in_phase[_WARM_UP:]))
+            self._end_phase(fmean(sorted(self._in_phase[_WARM_UP:])[:-1]))  # the longest may be a pause of the script
             self._in_phase.clear()
 
     def _end_phase(self, nanoseconds: float) -> None:
-        least = self._least
-        least[self.inline] = min(least[self.inline], nanoseconds)
+        self._times[self.inline].append(nanoseconds)
         self._phase += 1
-        threaded, inline = least[False], least[True]
+        # Not the shortest: with threads, times vary more, and a few short steps say little.
+        threaded, inline = (median(self._times[key] or [inf]) for key in (False, True))
         if threaded > _LONGEST_NS:
             self.inline, self.is_final = False, True
         elif self._phase < _PHASES and not (self._phase > 1 and _are_far_apart(threaded, inline)):
             self.inline = not self.inline
         else:
-            self.inline = inline <= _GAIN * threaded
+            self.inline = inline <= threaded
             self._next = _AGAIN * self._num_steps
 
 
