@@ -33,9 +33,9 @@ from abreast.exact.members import (
     with_inner,
 )
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
-from abreast.exact.overflow import overflowing_as_half
+from abreast.exact.overflow import as_half, in_part, overflowing_as_half
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
-from abreast.exact.probe import Probe
+from abreast.exact.probe import NOISE_OF_HALVES, Probe
 from abreast.exact.python_changes import (
     BuildChanges,
     ReplicaChanges,
@@ -69,6 +69,7 @@ from abreast.exact.users_code import names_in
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
+    "NOISE_OF_HALVES",
     "BuildChanges",
     "KeptApart",
     "Probe",
@@ -89,6 +90,7 @@ __all__ = [
     "announce_unseen_reads",
     "announce_untracked",
     "announcing_draws",
+    "as_half",
     "by_weight",
     "check_layers",
     "check_outputs",
@@ -100,6 +102,7 @@ __all__ = [
     "gathering",
     "handed_on",
     "has_metrics_of_calls",
+    "in_part",
     "install",
     "is_dry_run",
     "is_in_optimizer",

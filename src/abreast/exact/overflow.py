@@ -21,7 +21,7 @@ _OVERFLOWS = 65520.0  # float16 rounds this, and what is larger, to infinity
 
 def overflowing_as_half(model: Any, optimizer: Any, sums: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
     """The sums of gradients, infinite where one device's in float16 are; unchanged for optimizers without a loss scale."""
-    if not isinstance(optimizer, LossScaleOptimizer):
+    if not isinstance(optimizer, LossScaleOptimizer) and optimizer.loss_scale_factor is None:
         return list(sums)
     in_half = {
         id(variable)
@@ -29,35 +29,42 @@ def overflowing_as_half(model: Any, optimizer: Any, sums: Sequence[Any], weights
         if getattr(layer, "compute_dtype", None) == "float16"
         for variable in layer._trainable_variables
     }
-    return [_as_half(total) if id(weight) in in_half else total for total, weight in zip(sums, weights, strict=True)]
+    return [as_half(total) if id(weight) in in_half else total for total, weight in zip(sums, weights, strict=True)]
 
 
-def _as_half(total: Any) -> Any:
+def as_half(total: Any) -> Any:
+    """A sum of gradients, infinite where float16 is."""
     if not ops.is_tensor(total) or not hasattr(total, "dtype") or type(total).__name__ == "IndexedSlices":
         return total
     return ops.where(ops.abs(total) >= _OVERFLOWS, total * float("inf"), total)
 
 
 def scaled_by_share(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`scale_loss` of an optimizer with a loss scale: in a user's own step, the gradient that flows back is the replica's part.
-
-    The value of the loss stays the same. The replica remembers the optimizer, whose gradients are then added up.
-    """
+    """`scale_loss` of an optimizer: in a user's own step, the gradient that flows back is the replica's part."""
 
     @functools.wraps(plain)
     def scale_loss(self: Any, loss: Any) -> Any:
-        running = current()
-        if running is None or not running.own_step or not ops.is_tensor(loss):
-            return plain(self, loss)
-
-        def in_part(value: Any) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
-                (upstream,) = args if upstream is None else (upstream,)
-                running.scaled_by_share.add(id(self))
-                return upstream * running.weight_as(upstream.dtype)
-
-            return ops.copy(value), gradient
-
-        return plain(self, ops.custom_gradient(in_part)(loss))
+        scales = isinstance(self, LossScaleOptimizer) or self.loss_scale_factor is not None
+        return plain(self, in_part(loss, self) if scales else loss)
 
     return scale_loss
+
+
+def in_part(loss: Any, scaler: Any) -> Any:
+    """In a user's own step, the same loss, of which a replica's part of the gradient flows back; elsewhere the loss itself.
+
+    The replica remembers the `scaler`, through which the gradients go next: they are then added up.
+    """
+    running = current()
+    if running is None or not running.own_step or not ops.is_tensor(loss):
+        return loss
+
+    def copied(value: Any) -> Any:
+        def gradient(*args: Any, upstream: Any = None) -> Any:
+            (upstream,) = args if upstream is None else (upstream,)
+            running.scaled_by_share.add(id(scaler))
+            return upstream * running.weight_as(upstream.dtype)
+
+        return ops.copy(value), gradient
+
+    return ops.custom_gradient(copied)(loss)

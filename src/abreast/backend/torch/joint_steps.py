@@ -16,9 +16,9 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
 from abreast.backend.torch.devices import here
 from abreast.backend.torch.mode import StagedBatch
+from abreast.backend.torch.own_optimizers import check_optimizers
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.step import check_optimizers
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team_model import team_model_of
 from abreast.feed import Handed, HostBatch, Taken, take

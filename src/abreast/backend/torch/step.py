@@ -6,7 +6,6 @@ The same code runs in the caller's process (rank 0) and in the workers. Not here
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -16,20 +15,18 @@ import numpy as np
 import torch
 from keras import tree
 from torch._dynamo.eval_frame import OptimizedModule
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact, users_line
 from abreast.arrays import map_arrays
-from abreast.backend.torch import batch_norm, keras_ddp
+from abreast.backend.torch import batch_norm, keras_ddp, own_optimizers
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import here
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.sums import Gradients, State, check_same_weights, dense_ones, ranks_with
-from abreast.errors import ModelError
-from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+from abreast.backend.torch.sums import Gradients, State
+from abreast.keras_private.optimizers import LossScaleOptimizer
 from abreast.keras_private.torch import get_device
 
 
@@ -40,7 +37,7 @@ class ReplicaStep:
         exact.install()
         batch_norm.install()
         keras_ddp.install()
-        _install()
+        own_optimizers.install()
         self.model = model
         self.link = link
         self.global_batch_norm = global_batch_norm
@@ -299,77 +296,3 @@ def _shared_logs(running: exact.Replica, logs: Any) -> Any:
 
 def _type_of_sum(number: torch.Tensor) -> torch.dtype:
     return number.dtype if number.is_floating_point() else torch.float64
-
-
-@functools.cache
-def _install() -> None:
-    """Make optimizers called in a user's own `train_step` apply the gradient of the global batch. Runs once."""
-    for optimizer in (BaseOptimizer, LossScaleOptimizer):
-        optimizer.apply = _apply_summed(optimizer.apply)
-    register_optimizer_step_pre_hook(_sum_of_torch)
-
-
-def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(plain)
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        running = exact.current()
-        if running is None or not running.own_step:
-            return plain(self, grads, trainable_variables)
-        given = list(self._trainable_variables if trainable_variables is None else trainable_variables)
-        own, weights = exact.by_weight(self, grads, given)
-        with torch.no_grad():
-            if running.depends_on_values and not self.built:
-                check_same_weights(running, weights)
-            sums = _sum_weighted(running, own, weights, self)
-            if running.link.num_replicas > 1 and trainable_variables is not None:
-                sums = exact.overflowing_as_half(running.model, self, sums, weights)
-        for weight, gradient, total in zip(weights, own, sums, strict=False):
-            if weight.value.grad is gradient:  # what callbacks read is of all rows, too
-                weight.value.grad = total
-        with exact.replica(None):
-            return plain(self, *(sums, None) if trainable_variables is None else exact.handed_on(sums, weights, given))
-
-    return apply
-
-
-def check_optimizers(model: Any) -> None:
-    """Refuse an optimizer of PyTorch that computes the loss several times in a step."""
-    for name, value in vars(model).items():
-        if isinstance(value, torch.optim.LBFGS):
-            raise ModelError(
-                f"{type(model).__name__}.{name} is a torch.optim.LBFGS, which computes loss and gradients several times in a "
-                "step: each device would search along a line for its own rows",
-                "use an optimizer that takes one gradient in a step, or train on one device",
-            )
-
-
-@torch.no_grad()
-def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-    """Replace, before a step of a PyTorch optimizer in a user's own `train_step`, its gradients by those of all rows."""
-    running = exact.current()
-    if running is None or not running.own_step:
-        return
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters, optimizer)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-
-
-def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], optimizer: Any) -> list[Any]:
-    """Turn gradients of means over this rank's rows, or its parts, into those of the mean over all rows, with one sum."""
-    gradients = dense_ones(gradients)
-    if running.depends_on_values:
-        ranks = ranks_with(running, [each is not None for each in gradients])
-        gradients = [
-            None if not number else torch.zeros_like(getattr(weight, "value", weight)) if each is None else each
-            for each, weight, number in zip(gradients, weights, ranks, strict=True)
-        ]
-    present = [gradient for gradient in gradients if gradient is not None]
-    if not present:
-        return gradients
-    weight = float(running.rows > 0) if id(optimizer) in running.scaled_by_share else running.weight
-    flat = torch.cat(
-        [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
-    )
-    parts = iter(running.link.all_sum(flat).split([gradient.numel() for gradient in present]))
-    return [None if gradient is None else next(parts).reshape(gradient.shape) for gradient in gradients]
