@@ -50,11 +50,11 @@ def test_what_rounding_leaves_of_large_numbers_is_no_difference(worker: Worker) 
     assert worker.run(distance, expected=values, found=other) < 1e-6
 
 
-def relation(whole: Any, parts: Any) -> str:
+def relation(whole: Any, parts: Any, noise: float = 1e-6) -> str:
     """In a worker."""
     from abreast.exact import rows
 
-    return rows.follows_rows(whole, parts, [2, 2], 1e-6)
+    return rows.follows_rows(whole, parts, [2, 2], noise)
 
 
 def test_numbers_that_overflowed_show_no_relation(worker: Worker) -> None:
@@ -62,3 +62,10 @@ def test_numbers_that_overflowed_show_no_relation(worker: Worker) -> None:
     assert worker.run(relation, whole=whole, parts=[one, other]) == "mean"
     assert worker.run(relation, whole=whole[1:], parts=[one[1:], other[1:]]) == "mean"
     assert worker.run(relation, whole=whole + 1, parts=[one, other]) == "neither"
+
+
+def test_a_small_number_in_float16_follows_the_rows_in_the_way_that_is_much_nearer(worker: Worker) -> None:
+    parts, noise = [np.array(1.03), np.array(-0.97)], 5e-2
+    assert worker.run(relation, whole=np.array(0.0601), parts=parts, noise=noise) == "sum"
+    assert worker.run(relation, whole=np.array(0.0301), parts=parts, noise=noise) == "mean"
+    assert worker.run(relation, whole=np.array(0.045), parts=parts, noise=noise) == "mean"

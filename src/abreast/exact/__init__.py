@@ -33,9 +33,9 @@ from abreast.exact.members import (
     with_inner,
 )
 from abreast.exact.metrics import adds_up, metrics, sees_updates, update_metrics
-from abreast.exact.overflow import as_half, in_part, overflowing_as_half
+from abreast.exact.overflow import announce_overflow, overflowing_as_half
 from abreast.exact.own_step import is_users, overrides_step, state_rule_of_own_step
-from abreast.exact.probe import NOISE_OF_HALVES, Probe
+from abreast.exact.probe import Probe
 from abreast.exact.python_changes import (
     BuildChanges,
     ReplicaChanges,
@@ -69,7 +69,6 @@ from abreast.exact.users_code import names_in
 from abreast.exact.warn_once import warn_once
 
 __all__ = [
-    "NOISE_OF_HALVES",
     "BuildChanges",
     "KeptApart",
     "Probe",
@@ -83,6 +82,7 @@ __all__ = [
     "adds_up_in_place",
     "announce_conditions",
     "announce_drawn",
+    "announce_overflow",
     "announce_python",
     "announce_random",
     "announce_resources",
@@ -90,7 +90,6 @@ __all__ = [
     "announce_unseen_reads",
     "announce_untracked",
     "announcing_draws",
-    "as_half",
     "by_weight",
     "check_layers",
     "check_outputs",
@@ -102,7 +101,6 @@ __all__ = [
     "gathering",
     "handed_on",
     "has_metrics_of_calls",
-    "in_part",
     "install",
     "is_dry_run",
     "is_in_optimizer",

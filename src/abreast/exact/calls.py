@@ -282,6 +282,9 @@ class PartRun(FullRun):
         self.distances: dict[TensorPlace, float] = {}
         self.axes: dict[TensorPlace, RowAxis | None] = {}
         self.unclear: set[TensorPlace] = set()
+        self.scaled_by_share: set[int] = (
+            set()
+        )  # by identity: optimizers whose gradients are a part of those of all rows
         # By identity: tensors with the expected values, the tensors of the full run that these are, and their axes. They are kept
         # alive, so that no other gets the same identity.
         self._known: dict[int, tuple[Any, Any, RowAxis | None]] = {}
@@ -438,6 +441,9 @@ def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
         if run is None:
             return plain(optimizer, grads, trainable_variables)
         gradients = grads if trainable_variables is None else by_weight(optimizer, grads, trainable_variables)[0]
+        if isinstance(run, PartRun) and id(optimizer) in run.scaled_by_share:
+            times = run.part.total / run.part.rows
+            gradients = [None if gradient is None else gradient * times for gradient in gradients]
         return run.note_gradients(gradients)
 
     return apply

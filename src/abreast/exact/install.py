@@ -28,7 +28,8 @@ def install() -> None:
     keras.layers.Layer._clear_losses = added_losses.clear_losses
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = calls.noted(assignments.by_optimizer(kind.apply))
-        kind.scale_loss = overflow.scaled_by_share(kind.scale_loss)
+    BaseOptimizer.scale_loss = overflow.announced_if_constant(BaseOptimizer.scale_loss)
+    LossScaleOptimizer.scale_loss = overflow.scaled_by_share(LossScaleOptimizer.scale_loss)
     keras.Variable.assign = assignments.noted(keras.Variable.assign)
     keras.metrics.Metric.__init__ = metrics.made(keras.metrics.Metric.__init__)
     keras.layers.Layer.losses = property(added_losses.losses)

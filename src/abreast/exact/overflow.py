@@ -13,7 +13,9 @@ from typing import Any
 
 from keras import ops
 
+from abreast.exact.calls import PartRun, running
 from abreast.exact.replica import current
+from abreast.exact.warn_once import warn_once
 from abreast.keras_private.optimizers import LossScaleOptimizer
 
 _OVERFLOWS = 65520.0  # float16 rounds this, and what is larger, to infinity
@@ -21,7 +23,7 @@ _OVERFLOWS = 65520.0  # float16 rounds this, and what is larger, to infinity
 
 def overflowing_as_half(model: Any, optimizer: Any, sums: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
     """The sums of gradients, infinite where one device's in float16 are; unchanged for optimizers without a loss scale."""
-    if not isinstance(optimizer, LossScaleOptimizer) and optimizer.loss_scale_factor is None:
+    if not isinstance(optimizer, LossScaleOptimizer):
         return list(sums)
     in_half = {
         id(variable)
@@ -29,41 +31,73 @@ def overflowing_as_half(model: Any, optimizer: Any, sums: Sequence[Any], weights
         if getattr(layer, "compute_dtype", None) == "float16"
         for variable in layer._trainable_variables
     }
-    return [as_half(total) if id(weight) in in_half else total for total, weight in zip(sums, weights, strict=True)]
+    return [_as_half(total) if id(weight) in in_half else total for total, weight in zip(sums, weights, strict=True)]
 
 
-def as_half(total: Any) -> Any:
-    """A sum of gradients, infinite where float16 is."""
+def _as_half(total: Any) -> Any:
     if not ops.is_tensor(total) or not hasattr(total, "dtype") or type(total).__name__ == "IndexedSlices":
         return total
     return ops.where(ops.abs(total) >= _OVERFLOWS, total * float("inf"), total)
 
 
-def scaled_by_share(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`scale_loss` of an optimizer: in a user's own step, the gradient that flows back is the replica's part."""
+def announce_overflow(model: Any) -> None:
+    """Warn once that a device's own gradient has overflowed, or may overflow, where that of all rows does not."""
+    warn_once(
+        model,
+        "overflow",
+        f"{type(model).__name__} has its own train_step, which scales its loss: on each device this is the loss of its own rows, "
+        "whose gradient may overflow float16 where that of all rows does not. The scale, or the weights, then go another way "
+        "(a keras.optimizers.LossScaleOptimizer finds the overflows of all rows)",
+    )
+
+
+def announced_if_constant(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`scale_loss` of an optimizer with a `loss_scale_factor`: in a user's own step, an overflow of a replica's is announced."""
 
     @functools.wraps(plain)
     def scale_loss(self: Any, loss: Any) -> Any:
-        scales = isinstance(self, LossScaleOptimizer) or self.loss_scale_factor is not None
-        return plain(self, in_part(loss, self) if scales else loss)
+        running = current()
+        if (
+            self.loss_scale_factor is not None
+            and running is not None
+            and running.own_step
+            and running.link.num_replicas > 1
+        ):
+            announce_overflow(running.model)
+        return plain(self, loss)
 
     return scale_loss
 
 
-def in_part(loss: Any, scaler: Any) -> Any:
-    """In a user's own step, the same loss, of which a replica's part of the gradient flows back; elsewhere the loss itself.
+def scaled_by_share(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`scale_loss` of an optimizer with a loss scale: in a user's own step, the gradient that flows back is the replica's part.
 
-    The replica remembers the `scaler`, through which the gradients go next: they are then added up.
+    The value of the loss stays the same. The replica remembers the optimizer, whose gradients are then added up. Runs of a part
+    of a batch do the same: the row check so finds what else the step does with its gradients.
     """
-    running = current()
-    if running is None or not running.own_step or not ops.is_tensor(loss):
-        return loss
+
+    @functools.wraps(plain)
+    def scale_loss(self: Any, loss: Any) -> Any:
+        replica, run = current(), running()
+        if not ops.is_tensor(loss):
+            return plain(self, loss)
+        if replica is not None and replica.own_step:
+            return plain(self, _in_part(loss, self, replica.weight_as, replica.scaled_by_share))
+        if isinstance(run, PartRun):
+            return plain(self, _in_part(loss, self, lambda dtype: run.part.rows / run.part.total, run.scaled_by_share))
+        return plain(self, loss)
+
+    return scale_loss
+
+
+def _in_part(loss: Any, optimizer: Any, weight: Callable[[Any], Any], scaled: set[int]) -> Any:
+    """The same loss, with a gradient multiplied by `weight` of its type."""
 
     def copied(value: Any) -> Any:
         def gradient(*args: Any, upstream: Any = None) -> Any:
             (upstream,) = args if upstream is None else (upstream,)
-            running.scaled_by_share.add(id(scaler))
-            return upstream * running.weight_as(upstream.dtype)
+            scaled.add(id(optimizer))
+            return upstream * weight(upstream.dtype)
 
         return ops.copy(value), gradient
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-NOISE_OF_HALVES = 5e-2  # of float16 and bfloat16
-
 
 class Probe(Protocol):
     """The backend's part of the search: framework state that Keras does not see, and the precision of the kernels."""
 
-    @property
-    def noise(self) -> float:
-        """The largest relative difference of a kernel's results between batches of different lengths."""
-        ...
-
+    noise: float  # largest relative difference of a kernel's results between batches of different lengths
     is_one_process: (
         bool  # whether one process runs all replicas, so that they share variables which the model does not hold
     )

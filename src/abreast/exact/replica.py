@@ -108,9 +108,8 @@ class Replica:
     metric_calls: Counter[int] = field(default_factory=Counter)
     calls: Counter[int] = field(default_factory=Counter)
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
-    # By identity: what scales losses so that gradients are this replica's parts already (`overflow.py`).
+    # By identity: optimizers whose gradients are this replica's parts already (`overflow.py`).
     scaled_by_share: set[int] = field(default_factory=set)
-    summed: set[int] = field(default_factory=set)  # by identity: optimizers whose gradients are of all rows already
     left: list[Left] = field(default_factory=list)
     new_metrics: list[Any] = field(default_factory=list)  # metrics that this step has made
     unique: list[Any] = field(

@@ -14,6 +14,8 @@ _HIDING = 1e5  # a number so many times larger than others hides their differenc
 # of numbers, some 3e-5 are that small by chance, and are what rounding left of larger ones.
 _COLUMN = 4
 _SHARE = 1e-2
+_COARSE = 1e-2  # noise within which a small number may be both the mean and the sum of the parts
+_MUCH_NEARER = 8
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,13 @@ def follows_rows(whole: Any, parts: Sequence[Any], rows: Sequence[int], noise: f
     largest = max(size(each) for each in (whole, *parts))
     if whole.size and not any(map(np.any, (whole, *parts))):
         return "open"
-    for name, expected in (("mean", mean), ("sum", sum(parts))):
-        if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True):
-            return "one part's" if name == "sum" and sum(map(np.any, parts)) == 1 else name
+    near = {
+        name: size(whole - expected)
+        for name, expected in (("mean", mean), ("sum", sum(parts)))
+        if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True)
+    }
+    if noise > _COARSE and len(near) > 1 and _MUCH_NEARER * near["sum"] < near["mean"]:
+        del near["mean"]
+    if near:
+        return "one part's" if "mean" not in near and sum(map(np.any, parts)) == 1 else next(iter(near))
     return "neither"

@@ -14,7 +14,7 @@ from keras import backend
 from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
 from abreast.exact.members import members
 from abreast.exact.own_step import is_users, overrides_step
-from abreast.exact.probe import NOISE_OF_HALVES, Probe
+from abreast.exact.probe import Probe
 from abreast.exact.rows import RowRange, are_rows_of, distance, follows_rows, size
 
 _TIMES_ROUNDING = 16
@@ -53,7 +53,7 @@ class RunDifferences:
         self.logs: dict[str, str] = {}
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
         self._coarse = max(map(_resolution_of, halves), default=0.0)
-        self._noise = max(probe.noise, NOISE_OF_HALVES if halves else 0.0)
+        self._noise = max(probe.noise, 5e-2 if halves else 0.0)
         self._find()
 
     def suspects(self) -> bool:

@@ -1,7 +1,6 @@
 """Optimizers of Keras and of PyTorch that a user's own `train_step` calls: they get the gradients of all rows.
 
-A `torch.amp.GradScaler` looks for overflows before its optimizer's step, so it adds the gradients up before that. Not here: the
-sum of Keras's own step (`sums.py`).
+Not here: the sum of Keras's own step (`sums.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from abreast import exact
 from abreast.backend.torch.sums import check_same_weights, dense_ones, ranks_with
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
-
-ON_UNSCALE: list[Callable[[torch.optim.Optimizer], None]] = []  # called before a `GradScaler` divides gradients
+from abreast.keras_private.torch import get_device
 
 
 @functools.cache
@@ -27,9 +25,9 @@ def install() -> None:
     """Make optimizers called in a user's own `train_step` apply the gradient of the global batch. Runs once."""
     for optimizer in (BaseOptimizer, LossScaleOptimizer):
         optimizer.apply = _apply_summed(optimizer.apply)
-    register_optimizer_step_pre_hook(_before_step)
+    register_optimizer_step_pre_hook(_sum_of_torch)
     scaler: Any = GradScaler
-    scaler.scale, scaler._unscale_grads_ = _scale_in_part(scaler.scale), _unscale_summed(scaler._unscale_grads_)
+    scaler._unscale_grads_ = _unscale_alike(scaler._unscale_grads_)
 
 
 def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,73 +64,37 @@ def check_optimizers(model: Any) -> None:
             )
 
 
-def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+@torch.no_grad()
+def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    """Replace, before a step of a PyTorch optimizer in a user's own `train_step`, its gradients by those of all rows."""
     running = exact.current()
     if running is None or not running.own_step:
         return
-    if id(optimizer) in running.summed:
-        running.summed.remove(id(optimizer))
-    else:
-        _sum_gradients(running, optimizer, optimizer)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters, optimizer)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
 
 
-def _scale_in_part(plain: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(plain)
-    def scale(self: Any, outputs: Any) -> Any:
-        if self._enabled and isinstance(outputs, torch.Tensor):
-            outputs = exact.in_part(outputs, self)
-        elif self._enabled and exact.current() is not None:
-            outputs = [exact.in_part(each, self) for each in outputs]
-        return plain(self, outputs)
-
-    return scale
-
-
-def _unscale_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Add up the gradients before a `GradScaler` looks for overflows in them: all ranks must find the same."""
+def _unscale_alike(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the `GradScaler` of every rank find an overflow where that of one does: all skip the same steps."""
 
     @functools.wraps(plain)
-    def unscale(self: Any, optimizer: torch.optim.Optimizer, *args: Any) -> Any:
+    def unscale(self: Any, *args: Any) -> Any:
+        found: dict[torch.device, torch.Tensor] = plain(self, *args)
         running = exact.current()
-        if running is not None and running.own_step:
-            _sum_gradients(running, optimizer, self)
-            running.summed.add(id(optimizer))
-        for note in ON_UNSCALE:
-            note(optimizer)
-        return plain(self, optimizer, *args)
+        if running is not None and running.own_step and running.link.num_replicas > 1:
+            own = sum((float(number) for number in found.values()), 0.0)
+            if float(running.link.all_sum(torch.tensor([own], device=get_device()))) > 0:
+                exact.announce_overflow(running.model)
+                for number in found.values():
+                    number.fill_(1.0)
+        return found
 
     return unscale
 
 
-@torch.no_grad()
-def _sum_gradients(running: exact.Replica, optimizer: torch.optim.Optimizer, scaler: Any) -> None:
-    """Replace the gradients of a PyTorch optimizer in a user's own `train_step` by those of all rows."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    own = [parameter.grad for parameter in parameters]
-    sums = _sum_weighted(running, own, parameters, scaler)
-    if isinstance(scaler, GradScaler) and running.link.num_replicas > 1:
-        sums = _overflowing_as_half(running, own, sums)
-    for parameter, total in zip(parameters, sums, strict=True):
-        parameter.grad = total
-
-
-def _overflowing_as_half(running: exact.Replica, own: Sequence[Any], sums: Sequence[Any]) -> list[Any]:
-    """The sums, infinite where float16 is, of gradients that were computed in float16: their numbers have no more digits.
-
-    `torch.autocast` computes some gradients in float16 and others not, whatever the policy of a layer.
-    """
-    present = [gradient for gradient in dense_ones(own) if gradient is not None]
-    if not present:
-        return list(sums)
-    halves = torch.stack([(gradient == gradient.half()).all() for gradient in present]).float()
-    everywhere = iter(running.link.all_sum(halves) == running.link.num_replicas)
-    return [
-        total if gradient is None else torch.where(next(everywhere), exact.as_half(total), total)
-        for gradient, total in zip(own, sums, strict=True)
-    ]
-
-
-def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], scaler: Any) -> list[Any]:
+def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], optimizer: Any) -> list[Any]:
     """Turn gradients of means over this rank's rows, or its parts, into those of the mean over all rows, with one sum."""
     gradients = dense_ones(gradients)
     if running.depends_on_values:
@@ -144,7 +106,7 @@ def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequenc
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients
-    weight = float(running.rows > 0) if id(scaler) in running.scaled_by_share else running.weight
+    weight = float(running.rows > 0) if id(optimizer) in running.scaled_by_share else running.weight
     flat = torch.cat(
         [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
     )

@@ -9,16 +9,14 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import inf
 from typing import Any
 
 import torch
-from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from abreast import exact
-from abreast.backend.torch import batch_norm, memory, own_optimizers, seeds
+from abreast.backend.torch import batch_norm, memory, seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.sums import dense_ones
 from abreast.backend.torch.written_storages import WrittenStorages
@@ -34,32 +32,26 @@ class _Operations(TorchDispatchMode):
         self.storages = WrittenStorages([])
         self.read_values = False  # by the user's code
         self.depend_on_values = False
-        self.compute_in_half = False  # as under `torch.autocast`
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.draw = self.draw or torch.Tag.nondeterministic_seeded in func.tags
         reads = torch.Tag.data_dependent_output in func.tags
         if (reads and not exact.is_result(args[0])) or torch.Tag.dynamic_output_shape in func.tags:
-            self.note(reads, sys._getframe(1))
+            self.note(reads, list(_frames_from(sys._getframe(1))))
         self.storages.before(func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
         self.storages.after(func, args, kwargs, result)
-        self.compute_in_half = self.compute_in_half or getattr(result, "dtype", None) in _HALVES
         return result
 
     def note_conversion(self, tensor: torch.Tensor) -> None:
         """Note a read of values that is no operation of PyTorch: as an array of NumPy, or as a list."""
         if self._thread == threading.get_ident() and not exact.is_result(tensor):
-            self.note(True, sys._getframe(1))
+            self.note(True, list(_frames_from(sys._getframe(1))))
 
-    def note(self, reads: bool, frame: types.FrameType) -> None:
-        """Whose code wants the values: not the check's own or an optimizer's; Keras's layers and random numbers take one path.
-
-        What a `GradScaler` reads is of all rows (`own_optimizers.py`).
-        """
-        if self.storages.is_optimizing or _is_of_scaler(frame):
+    def note(self, reads: bool, frames: list[tuple[str, str]]) -> None:
+        """Whose code wants the values: not the check's own or an optimizer's; Keras's layers and random numbers take one path."""
+        if self.storages.is_optimizing:
             return
-        frames = list(_frames_from(frame))
         innermost, function = frames[0] if frames else ("torch.", "")  # a thread of autograd runs no Python code
         asked = (module for module, _ in frames if not module.startswith(_FOR_OTHERS))
         asking = innermost if innermost == _SEEDS else next(asked, "torch.")
@@ -69,7 +61,6 @@ class _Operations(TorchDispatchMode):
         self.read_values = self.read_values or (reads and by_user and (branches or asking == innermost))
 
 
-_HALVES = (torch.float16, torch.bfloat16)
 _NOT_USERS = ("abreast.", "keras.", "torch.")
 _SEEDS = "keras.src.backend.torch.random"
 _CORE = "keras.src.backend.torch.core"
@@ -86,30 +77,18 @@ def _frames_from(frame: types.FrameType | None) -> Iterator[tuple[str, str]]:
         frame = frame.f_back
 
 
-def _is_of_scaler(frame: types.FrameType | None) -> bool:
-    while frame is not None and (name := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "torch":
-        if name == GradScaler.__module__:
-            return True
-        frame = frame.f_back
-    return False
-
-
 class TorchProbe:
     """See `exact.Probe`."""
 
     def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
         self._model, self._with_gradients = model, with_gradients
-        self._least_noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
+        self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         batch_norm.install()
         memory.note_requests()
         self._drawn: Any = None
         self._operations = _Operations()
         self.is_one_process = False
         self.has_own_python = True
-
-    @property
-    def noise(self) -> float:
-        return exact.NOISE_OF_HALVES if self._operations.compute_in_half else self._least_noise
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -118,19 +97,9 @@ class TorchProbe:
         optimizers: dict[Any, Any] = {}
         storages = self._operations.storages = WrittenStorages(self._model.variables)
 
-        unscaled: list[Any] = []  # their gradients are noted before the step may clip them
-
         def begin(optimizer: Any, *_: Any) -> None:
-            _keep_state(optimizer, optimizers)
-            if optimizer in unscaled:
-                unscaled.remove(optimizer)
-            else:
-                _note_gradients(optimizer, torch.clone)
+            _note(optimizer, optimizers)
             storages.is_optimizing = True
-
-        def unscale(optimizer: Any) -> None:
-            _note_gradients(optimizer, _overflowed)
-            unscaled.append(optimizer)  # one that then skips its step stays here, and is noted at its next unscaling
 
         def end(*_: Any) -> None:
             storages.is_optimizing = False
@@ -142,13 +111,11 @@ class TorchProbe:
         for parameter, _ in gradients:
             parameter.grad = None
         memory.ON_READ.append(self._operations.note_conversion)
-        own_optimizers.ON_UNSCALE.append(unscale)
         try:
             with torch.set_grad_enabled(self._with_gradients), self._operations:
                 yield
         finally:
             memory.ON_READ.remove(self._operations.note_conversion)
-            own_optimizers.ON_UNSCALE.remove(unscale)
             for handle in handles:
                 handle.remove()
             for optimizer, state in optimizers.items():
@@ -197,7 +164,7 @@ def _hold_schedules() -> None:
         kind = todo.pop()
         todo.extend(kind.__subclasses__())
         _hold(kind, "step", None)
-    _hold(GradScaler, "update", _forget_step)
+    _hold(torch.amp.GradScaler, "update", _forget_step)
 
 
 def _hold(kind: Any, name: str, instead: Any) -> None:
@@ -216,26 +183,20 @@ def _hold(kind: Any, name: str, instead: Any) -> None:
 
 
 def _forget_step(scaler: Any) -> None:
-    scaler._per_optimizer_states.clear()
+    if scaler.is_enabled():
+        scaler._per_optimizer_states.clear()
 
 
-def _keep_state(optimizer: Any, known: dict[Any, Any]) -> None:
-    """Let one of PyTorch's own optimizers work on a copy of its state, from its first step in a run.
+def _note(optimizer: Any, known: dict[Any, Any]) -> None:
+    """Let one of PyTorch's own optimizers work on a copy of its state, from its first step in a run; record its gradients.
 
     The state itself stays as it is, also for a `state_dict` that the user holds.
     """
-    if exact.running() is not None and optimizer not in known:
+    run = exact.running()
+    if run is None:
+        return
+    if optimizer not in known:
         with _disable_current_modes():  # these writes are not the step's
             known[optimizer] = dict(optimizer.state)
             optimizer.state.update({parameter: copy.deepcopy(state) for parameter, state in known[optimizer].items()})
-
-
-def _note_gradients(optimizer: Any, copied: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    if (run := exact.running()) is not None:
-        gradients = dense_ones([each.grad for group in optimizer.param_groups for each in group["params"]])
-        run.note_gradients([None if each is None else copied(each) for each in gradients])
-
-
-def _overflowed(scaled: torch.Tensor) -> torch.Tensor:
-    """A copy of a gradient in which all that follows from an overflow is infinite."""
-    return torch.nan_to_num(scaled, nan=inf, posinf=inf, neginf=-inf)
+    run.note_gradients(dense_ones([each.grad for group in optimizer.param_groups for each in group["params"]]))

@@ -1,6 +1,7 @@
 """A step of one's own scales its loss with a `torch.amp.GradScaler` that grows until gradients overflow float16."""
 
 BACKENDS = ("torch",)
+EXPECTED = {"torch": "announced: may overflow float16"}
 
 import keras
 import numpy as np
