@@ -29,7 +29,7 @@ from abreast.keras_private.modules import module_of
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
-from abreast.together import take_part
+from abreast.together import callbacks_of_all, take_part
 
 _KINDS: tuple[Kind, ...] = ("train", "test", "predict")
 
@@ -168,7 +168,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     cut_validation(arguments)
     _check_same_classes(arguments["x"], arguments["validation_data"])
     model = arguments["self"]
-    acting = acting_on_batches(arguments["callbacks"])
+    acting, saves = _acting("fit", arguments, placement)
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
             model,
@@ -189,7 +189,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
             model,
             acting,
             _own_python_step(model, placement),
-            save_on_batches(arguments["callbacks"]),
+            saves,
             tuple(code_of_steps(model)) if _steps_run_python(model, placement) else (),
         ),
         batch_size=arguments["batch_size"],
@@ -206,7 +206,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting("evaluate", arguments, placement)[0])
     arguments["x"] = _feed(
         arguments["self"],
         "test",
@@ -221,7 +221,7 @@ def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], None, None)
-    between_steps = BetweenSteps(callbacks=acting_on_batches(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting("predict", arguments, placement)[0])
     arguments["x"] = _feed(
         arguments["self"],
         "predict",
@@ -233,6 +233,11 @@ def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     )
     if (own_batches := arguments["x"].own_batches) is not None:
         own_batches.may_repeat = True
+
+
+def _acting(name: str, arguments: dict[str, Any], placement: Placement) -> tuple[tuple[Any, ...], bool]:
+    callbacks = arguments["callbacks"]
+    return callbacks_of_all(placement.backend.job, name, acting_on_batches(callbacks), save_on_batches(callbacks))
 
 
 _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {

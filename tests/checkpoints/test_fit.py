@@ -749,6 +749,53 @@ def fit_a_module_twice(folder: str) -> list[list[float]]:
     return [fit(0), until_it_ends(checkpointed, (6,))]
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("devices", [1, 2])
+def test_gradients_that_an_own_step_adds_up_go_on(workers: Workers, tmp_path: Path, devices: int) -> None:
+    if workers.backend != "torch":
+        pytest.skip("other frameworks keep no gradients between two steps")
+    plain, interrupted = workers.abreast.run(accumulate_by_hand, folder=str(tmp_path), devices=devices)
+    assert plain == interrupted
+
+
+def accumulate_by_hand(folder: str, devices: int) -> list[list[list[float]]]:
+    """In a worker: weights of a `train_step` that sets them in every second step, without an end and with two ends."""
+    import keras
+    import torch
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Accumulates(keras.Sequential):  # type: ignore[misc]
+        steps = 0
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            loss = self.compute_loss(x, y, self(x))
+            loss.backward()
+            self.steps += 1
+            if self.steps % 2 == 0:
+                weights = self.trainable_weights
+                with torch.no_grad():
+                    self.optimizer.apply([weight.value.grad for weight in weights], weights)
+                self.zero_grad()
+            return {"loss": loss}
+
+    def fit(number: int, *callbacks: Any) -> list[list[float]]:
+        keras.utils.set_random_seed(1)
+        model = Accumulates([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, devices)
+        x = np.random.default_rng(1).normal(size=(14, 3)).astype("float32")
+        model.fit(x, x[:, :1], 4, 2, shuffle=False, verbose=0, callbacks=list(callbacks))
+        return [weight.tolist() for weight in model.get_weights()]
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[list[float]]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0), until_it_ends(checkpointed, (1, 2))]
+
+
 def test_what_is_put_back_stays_where_no_step_follows(workers: Workers, tmp_path: Path) -> None:
     """Keras looks for another step of a source of unknown length, and on JAX then sets the state of the last one."""
     plain, interrupted = workers.abreast.run(end_after_the_last_batch, folder=str(tmp_path))

@@ -131,6 +131,42 @@ def test_callbacks_write_once_what_those_of_one_process_write(backend: str, tmp_
     assert "Can save best model" not in not_warned
 
 
+_ONE_HAS_THEM = (
+    _HEAD
+    + """
+class Watches(callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        seen.append(float(logs["loss"]))
+    def on_test_batch_end(self, batch, logs=None):
+        seen.append(float(logs["loss"]))
+    def on_predict_batch_end(self, batch, logs=None):
+        seen.append(0.0)
+seen, found = [], {}
+for steps in (None, 2):
+    model = made()
+    with scope:
+        model.compile(keras.optimizers.Adam(0.05, gradient_accumulation_steps=steps), "mse")
+    saves = callbacks.ModelCheckpoint(f"{folder}/{steps}.keras", save_freq=1)
+    used = [Watches(), saves] if rank == 0 else []
+    history = [fit(model, *used, epochs=2, data=x[:58], validation_split=0.3)]
+    model.evaluate(x, x[:, :1], batch_size=20, verbose=0, callbacks=used[:1])
+    model.predict(x, batch_size=20, verbose=0, callbacks=used[:1])
+    found[str(steps)] = [history, weights(model)]
+print("found", json.dumps([found, seen]), flush=True)
+"""
+)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_process_may_have_callbacks_that_the_others_lack(backend: str, tmp_path: Path) -> None:
+    (alone, seen), (first, first_saw), (second, second_saw) = [
+        found for found, _, _ in outputs_of(_ONE_HAS_THEM, backend, tmp_path)
+    ]
+    assert largest_difference([alone, alone, seen], [first, second, first_saw]) < 1e-5
+    assert second_saw == []
+
+
 _STOPS = (
     _HEAD
     + """

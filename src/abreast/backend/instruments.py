@@ -122,7 +122,7 @@ class Instruments(Protocol[Mark, RandomState]):
         ...
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
-        """Copies, as NumPy arrays, of the state of layers outside Keras's variables."""
+        """Copies, as NumPy arrays, of the state outside Keras's variables: of layers, and gradients that an own step has left."""
         ...
 
     def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:

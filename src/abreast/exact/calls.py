@@ -283,7 +283,7 @@ class PartRun(FullRun):
         self.axes: dict[TensorPlace, RowAxis | None] = {}
         self.unclear: set[TensorPlace] = set()
         # By identity: optimizers whose gradients are a part of those of all rows (`overflow.py`).
-        self.scaled_by_share: set[int] = set()
+        self.scaled_by_share: dict[int, Any] = {}
         # By identity: tensors with the expected values, the tensors of the full run that these are, and their axes. They are kept
         # alive, so that no other gets the same identity.
         self._known: dict[int, tuple[Any, Any, RowAxis | None]] = {}

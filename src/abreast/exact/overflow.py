@@ -90,13 +90,13 @@ def scaled_by_share(plain: Callable[..., Any]) -> Callable[..., Any]:
     return scale_loss
 
 
-def _in_part(loss: Any, optimizer: Any, weight: Callable[[Any], Any], scaled: set[int]) -> Any:
+def _in_part(loss: Any, optimizer: Any, weight: Callable[[Any], Any], scaled: dict[int, Any]) -> Any:
     """The same loss, with a gradient multiplied by `weight` of its type."""
 
     def copied(value: Any) -> Any:
         def gradient(*args: Any, upstream: Any = None) -> Any:
             (upstream,) = args if upstream is None else (upstream,)
-            scaled.add(id(optimizer))
+            scaled[id(optimizer)] = optimizer
             return upstream * weight(upstream.dtype)
 
         return ops.copy(value), gradient

@@ -109,7 +109,9 @@ class Replica:
     calls: Counter[int] = field(default_factory=Counter)
     python_calls: Counter[int] = field(default_factory=Counter)  # of losses and metrics of the user's, by identity
     # By identity: optimizers whose gradients are this replica's parts already (`overflow.py`).
-    scaled_by_share: set[int] = field(default_factory=set)
+    scaled_by_share: dict[int, Any] = field(default_factory=dict)
+    applies: bool = False  # whether an optimizer has got gradients of the user's own step
+    sums: dict[int, Any] = field(default_factory=dict)  # by identity of the weight: its gradient of all rows (PyTorch)
     left: list[Left] = field(default_factory=list)
     new_metrics: list[Any] = field(default_factory=list)  # metrics that this step has made
     unique: list[Any] = field(

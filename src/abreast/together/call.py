@@ -32,7 +32,7 @@ def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_
     job = placement.backend.job
     if job is None:
         return
-    until_end.enter_context(_explaining(job))
+    until_end.enter_context(explaining(job))
     writers.refuse_alone(name)
     if "callbacks" not in arguments:
         return
@@ -48,7 +48,7 @@ def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_
 
 
 @contextmanager
-def _explaining(job: Job) -> Iterator[None]:
+def explaining(job: Job) -> Iterator[None]:
     """Inside, an error of the framework that follows from another process's end names that process."""
     try:
         yield

@@ -123,6 +123,13 @@ class Launched(LaunchedProcess):
         known = self._handed.get(id(value))
         return known is not None and known() is value
 
+    def is_like(self, value: Any, of_step: Any) -> bool:
+        """Whether a variable's value equals, bit for bit, the one that a step has left in it."""
+        if of_step is None or of_step.is_deleted():
+            return False
+        own, other = np.asarray(value), np.asarray(self.own_copy(of_step))
+        return own.dtype == other.dtype and own.tobytes() == other.tobytes()
+
     # What must be the same in all processes
 
     def agree_on_variables(self, variables: Sequence[Any]) -> None:

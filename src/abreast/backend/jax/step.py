@@ -171,13 +171,13 @@ class Steps:
                 variable._value = None  # the program is given its memory
 
     def _read(self, state: Any) -> None:
+        self._note_assigned(state)
         self._newest.variables = _variables(self._model, self._kind)
         held = self._held()
         for values, variables in zip(state, self._newest.variables, strict=True):
             check_memory(values, variables)
         own = [_unheld(values, held) for values in state]
-        groups = zip(apart(own), self._newest.variables, strict=True)
-        self._newest.values = tuple(_Values(self._onto_devices(list(values), of), self._shown) for values, of in groups)
+        self._newest.values = tuple(_Values(self._onto_devices(values), self._shown) for values in apart(own))
 
     def _held(self) -> Counter[int]:
         """The numbers of places, by the identity of a value, in which variables, running calls and Keras hold it."""
@@ -187,14 +187,22 @@ class Steps:
         in_variables = [variable._value for group in self._newest.variables for variable in group]
         return Counter(id(value) for values in (*lists.values(), in_variables) for value in values)
 
-    def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
-        launched = self._launched
-        if launched is None:
+    def _note_assigned(self, state: Any) -> None:
+        """Record the variables that code has set since the last step. Keras itself sets all to a step's results, to save them."""
+        if (launched := self._launched) is None:
+            return
+        newest = self._newest
+        groups = zip(newest.variables, newest.values or (), strict=False)
+        last = {id(each): value for of, group in groups for each, value in zip(of, group.values, strict=True)}
+        for values, variables in zip(state, _variables(self._model, self._kind), strict=True):
+            for value, variable in zip(values, variables, strict=True):
+                if not launched.is_as_handed(value) and not launched.is_like(value, last.get(id(variable))):
+                    launched.assigned(variable.path, value)
+
+    def _onto_devices(self, values: list[Any]) -> list[Any]:
+        if self._launched is None:
             return placed(values, self._replicated)
-        for value, variable in zip(values, variables, strict=True):
-            if not launched.is_as_handed(value):
-                launched.assigned(variable.path, value)
-        return [launched.onto_mesh(value, self._replicated) for value in values]
+        return [self._launched.onto_mesh(value, self._replicated) for value in values]
 
 
 def check_memory(values: Iterable[Any], variables: list[Any]) -> None:

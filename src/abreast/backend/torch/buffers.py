@@ -71,7 +71,7 @@ class Buffers:
 
     def read(self) -> dict[str, Any]:
         """Copies of all buffers as NumPy arrays, by number and name."""
-        return {f"{i}/{name}": _as_array(tensor) for i, (_, name, tensor) in enumerate(self._present())}
+        return {f"{i}/{name}": as_array(tensor) for i, (_, name, tensor) in enumerate(self._present())}
 
     @torch.no_grad()
     def write(self, values: Mapping[str, Any]) -> None:
@@ -173,7 +173,8 @@ class Buffers:
                     yield module, name, tensor
 
 
-def _as_array(tensor: torch.Tensor) -> Any:
+def as_array(tensor: torch.Tensor) -> Any:
+    """A copy of a tensor as a NumPy array."""
     detached = tensor.detach().cpu()
     return (detached.float() if detached.dtype == torch.bfloat16 else detached).numpy().copy()  # NumPy has no bfloat16
 

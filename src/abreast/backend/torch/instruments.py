@@ -11,7 +11,7 @@ import torch
 
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import Defaults, DeviceTimes, Tracer
-from abreast.backend.torch import seeds
+from abreast.backend.torch import held_gradients, seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.launched import Launched
@@ -99,7 +99,7 @@ class TorchInstruments(Defaults):
 
     def adds_up(self, model: Any) -> bool:
         known = team_model_of(model)
-        return known is not None and known.step.holds_gradients
+        return known is not None and known.step.accumulates
 
     def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
         if placement.num_devices < 3 or is_small(
@@ -116,10 +116,11 @@ class TorchInstruments(Defaults):
         return np.asarray(variable) if tensor.dtype == torch.bfloat16 else tensor.cpu().numpy()
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
-        return Buffers(model, global_batch_norm=True).read()
+        return Buffers(model, global_batch_norm=True).read() | held_gradients.read(model)
 
     def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
-        Buffers(model, global_batch_norm=True).write(values)
+        Buffers(model, global_batch_norm=True).write(held_gradients.without(values))
+        held_gradients.write(model, values)
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return self._mode_of(placement).all_reduce_seconds(placement, size_bytes)

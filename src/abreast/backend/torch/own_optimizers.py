@@ -6,7 +6,7 @@ Not here: the sum of Keras's own step (`sums.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact
-from abreast.backend.torch.sums import check_same_weights, dense_ones, ranks_with
+from abreast.backend.torch.sums import check_same_weights, note_sum, sum_weighted
 from abreast.errors import ModelError
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 from abreast.keras_private.torch import get_device
@@ -37,16 +37,17 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
         if running is None or not running.own_step:
             return plain(self, grads, trainable_variables)
         given = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+        running.applies = True
         own, weights = exact.by_weight(self, grads, given)
         with torch.no_grad():
             if running.depends_on_values and not self.built:
                 check_same_weights(running, weights)
-            sums = _sum_weighted(running, own, weights, self)
+            sums = sum_weighted(running, own, weights, id(self) in running.scaled_by_share)
             if running.link.num_replicas > 1 and trainable_variables is not None:
                 sums = exact.overflowing_as_half(running.model, self, sums, weights)
         for weight, gradient, total in zip(weights, own, sums, strict=False):
             if weight.value.grad is gradient:  # what callbacks read is of all rows, too
-                weight.value.grad = total
+                weight.value.grad = None if total is None else note_sum(running, weight.value, total)
         with exact.replica(None):
             return plain(self, *(sums, None) if trainable_variables is None else exact.handed_on(sums, weights, given))
 
@@ -71,9 +72,10 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
     if running is None or not running.own_step:
         return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters], parameters, optimizer)
+    running.applies = True
+    gradients = sum_weighted(running, [parameter.grad for parameter in parameters], parameters, are_parts=False)
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
+        parameter.grad = None if gradient is None else note_sum(running, parameter, gradient)
 
 
 def _unscale_alike(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,23 +94,3 @@ def _unscale_alike(plain: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return unscale
-
-
-def _sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], optimizer: Any) -> list[Any]:
-    """Turn gradients of means over this rank's rows, or its parts, into those of the mean over all rows, with one sum."""
-    gradients = dense_ones(gradients)
-    if running.depends_on_values:
-        ranks = ranks_with(running, [each is not None for each in gradients])
-        gradients = [
-            None if not number else torch.zeros_like(getattr(weight, "value", weight)) if each is None else each
-            for each, weight, number in zip(gradients, weights, ranks, strict=True)
-        ]
-    present = [gradient for gradient in gradients if gradient is not None]
-    if not present:
-        return gradients
-    weight = float(running.rows > 0) if id(optimizer) in running.scaled_by_share else running.weight
-    flat = torch.cat(
-        [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
-    )
-    parts = iter(running.link.all_sum(flat).split([gradient.numel() for gradient in present]))
-    return [None if gradient is None else next(parts).reshape(gradient.shape) for gradient in gradients]

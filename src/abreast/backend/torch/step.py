@@ -21,6 +21,7 @@ from abreast.arrays import map_arrays
 from abreast.backend.torch import batch_norm, keras_ddp, own_optimizers
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import here
+from abreast.backend.torch.held_gradients import HeldGradients
 from abreast.backend.torch.link import END_OF_STEP, TorchLink, keep_out_of_graphs
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.seeds import NotedDraws
@@ -45,8 +46,9 @@ class ReplicaStep:
         self._gradients = Gradients(model, link, self.forward)
         self.buffers = Buffers(model, global_batch_norm)
         self._state = State(model, link, self.buffers)
+        self._held = HeldGradients(model, link)
         self._optimizer = getattr(model, "optimizer", None)
-        self.holds_gradients = False
+        self.accumulates = False  # whether the last step has left gradients for a later one
         self._is_noted = link.num_replicas == 1  # whether the draws of a step were announced
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
         self.relations: exact.Relations | None = None
@@ -62,7 +64,7 @@ class ReplicaStep:
         gathering = exact.gathering(self.model, running.relations)
         with noting, exact.replica(running), exact.metrics(self.model) as metrics, gathering:
             if running.own_step:
-                with self._state.update(metrics):
+                with self._state.update(metrics), self._held.step(running, counts):
                     return _shared_logs(running, self._own(self.model.train_step, shard))
             try:
                 return self._train(running, metrics, shard)
@@ -125,11 +127,17 @@ class ReplicaStep:
         probe = TorchProbe(self.model, here().startswith("gpu"), kind == "train" and exact.overrides_step(self.model))
         return exact.short_results(self.model, kind, _copied(begin_copy(rows, here()).ready()), probe)
 
+    @property
+    def holds_gradients(self) -> bool:
+        """Whether ranks have gradients of their own rows, for a later step."""
+        return self.accumulates or self._held.is_open
+
     def collect_gradients(self) -> None:
-        """Sum the gradients that the ranks keep between accumulation steps, and move them to Keras's accumulators."""
-        if not self.holds_gradients:
+        """Sum the gradients that the ranks hold. Those of Keras's accumulation steps move to Keras's accumulators."""
+        self._held.collect()
+        if not self.accumulates:
             return
-        self.holds_gradients = False
+        self.accumulates = False  # whether the last step has left gradients for a later one
         optimizer: Any = self._optimizer
         scale = getattr(optimizer, "loss_scale_factor", None) or 1.0
         with torch.no_grad():
@@ -165,7 +173,7 @@ class ReplicaStep:
         self._state.begin(metrics)
         with nullcontext() if updates else gradients.kept_apart():
             y_pred = gradients.forward(x, training=True)
-            if not self.holds_gradients:
+            if not self.accumulates:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
             if self._metrics_are_last is None:
@@ -178,7 +186,7 @@ class ReplicaStep:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
-                gradients.backward(target, accumulates=self.holds_gradients or not updates)
+                gradients.backward(target, accumulates=self.accumulates or not updates)
         if not updates and not gradients.is_known:
             gradients.own()
         if not is_last:
@@ -220,7 +228,7 @@ class ReplicaStep:
 
     def _apply(self, weights: list[Any], updates: bool) -> None:
         gradients = [weight._value.grad for weight in weights]
-        self.holds_gradients = not updates
+        self.accumulates = not updates
         with torch.no_grad():
             if not updates:
                 # Zeros of the same shape that take no memory.

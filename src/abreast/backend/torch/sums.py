@@ -305,6 +305,38 @@ def dense_ones(gradients: Sequence[Any]) -> list[Any]:
     return [each if each is None or each.layout == torch.strided else each.to_dense() for each in gradients]
 
 
+def sum_weighted(running: exact.Replica, gradients: list[Any], weights: Sequence[Any], are_parts: bool) -> list[Any]:
+    """Turn gradients of means over this rank's rows, or its parts, into those of the mean over all rows, with one sum."""
+    gradients = dense_ones(gradients)
+    if running.depends_on_values:
+        ranks = ranks_with(running, [each is not None for each in gradients])
+        gradients = [
+            None if not number else torch.zeros_like(getattr(weight, "value", weight)) if each is None else each
+            for each, weight, number in zip(gradients, weights, ranks, strict=True)
+        ]
+    present = [gradient for gradient in gradients if gradient is not None]
+    if not present:
+        return gradients
+    weight = float(running.rows > 0) if are_parts else running.weight
+    flat = torch.cat(
+        [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
+    )
+    parts = iter(running.link.all_sum(flat).split([gradient.numel() for gradient in present]))
+    return [None if gradient is None else next(parts).reshape(gradient.shape) for gradient in gradients]
+
+
+def note_sum(running: exact.Replica, weight: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """Remember the `.grad` of a weight as that of all rows, until it changes."""
+    running.sums[id(weight)] = total, total._version
+    return total
+
+
+def has_sum(running: exact.Replica, weight: torch.Tensor) -> bool:
+    """Whether the `.grad` of a weight is still the noted one."""
+    total, version = running.sums.get(id(weight), (None, 0))
+    return weight.grad is not None and weight.grad is total and weight.grad._version == version
+
+
 class _Message:
     """Memory for one sum of several tensors: `parts` are views of `flat`, one per tensor. Steps of one kind use it again."""
 
